@@ -20,7 +20,7 @@ Look up a command and its options. \`sluice COMMAND --help\` prints the same, wi
 /** The whole page of the commands. */
 export async function commandsPage(): Promise<string> {
   const program = new Command('sluice')
-  for (const { load } of COMMANDS) (await load())(program, () => () => Promise.resolve())
+  for (const { load } of COMMANDS) (await load()).addCommand(program, () => () => Promise.resolve())
   return [HEAD, ...program.commands.flatMap((command) => sectionsOf(command, []))].join('\n')
 }
 

@@ -6,129 +6,37 @@ export interface ListedCommand {
   /** A line of `sluice --help`. */
   readonly summary: string
   /** Loads none of the packages that only this command needs: its help, and completions, do without them. */
-  load(): Promise<AddCommand>
+  load(): Promise<{ readonly addCommand: AddCommand }>
 }
 
 /** In the order of `sluice --help`. */
-export const COMMANDS: readonly ListedCommand[] = [
-  {
-    name: 'status',
-    summary: 'the current state of queues',
-    load: async () => (await import('./commands/status.ts')).addStatusCommand,
-  },
-  {
-    name: 'top',
-    summary: 'queues and workers, live',
-    load: async () => (await import('./commands/top.ts')).addTopCommand,
-  },
-  {
-    name: 'explain',
-    summary: 'why a job has not started, and when it will',
-    load: async () => (await import('./commands/explain.ts')).addExplainCommand,
-  },
-  {
-    name: 'shape',
-    summary: 'show and change the shape of a queue',
-    load: async () => (await import('./commands/shape.ts')).addShapeCommand,
-  },
-  {
-    name: 'pause',
-    summary: 'stop departures from a queue',
-    load: async () => (await import('./commands/pause.ts')).addPauseCommand,
-  },
-  {
-    name: 'resume',
-    summary: 'lift the pauses of a queue',
-    load: async () => (await import('./commands/resume.ts')).addResumeCommand,
-  },
-  {
-    name: 'group',
-    summary: 'show and change single groups of a queue',
-    load: async () => (await import('./commands/group.ts')).addGroupCommand,
-  },
-  {
-    name: 'key',
-    summary: 'show and change what limits by keys allow',
-    load: async () => (await import('./commands/key.ts')).addKeyCommand,
-  },
-  {
-    name: 'limits',
-    summary: 'show limits, reset and block their keys',
-    load: async () => (await import('./commands/limits.ts')).addLimitsCommand,
-  },
-  {
-    name: 'shards',
-    summary: 'change the number of shards of a queue',
-    load: async () => (await import('./commands/shards.ts')).addShardsCommand,
-  },
-  {
-    name: 'enqueue',
-    summary: 'add the jobs of a file',
-    load: async () => (await import('./commands/enqueue.ts')).addEnqueueCommand,
-  },
-  {
-    name: 'jobs',
-    summary: 'show jobs, list and retry failed ones',
-    load: async () => (await import('./commands/jobs.ts')).addJobsCommand,
-  },
-  {
-    name: 'cancel',
-    summary: 'cancel jobs that wait or run',
-    load: async () => (await import('./commands/cancel.ts')).addCancelCommand,
-  },
-  {
-    name: 'redrive',
-    summary: 'put the jobs of dead letters back',
-    load: async () => (await import('./commands/redrive.ts')).addRedriveCommand,
-  },
-  {
-    name: 'dead',
-    summary: 'list, show and drop dead letters',
-    load: async () => (await import('./commands/dead.ts')).addDeadCommand,
-  },
-  {
-    name: 'record',
-    summary: 'record the arrivals of a queue',
-    load: async () => (await import('./commands/record.ts')).addRecordCommand,
-  },
-  {
-    name: 'simulate',
-    summary: 'predict waits and refusals under other shapes',
-    load: async () => (await import('./commands/simulate.ts')).addSimulateCommand,
-  },
-  {
-    name: 'audit',
-    summary: 'check the departures of a queue against its bounds',
-    load: async () => (await import('./commands/audit.ts')).addAuditCommand,
-  },
-  {
-    name: 'doctor',
-    summary: 'check Redis, the queues and the workers',
-    load: async () => (await import('./commands/doctor.ts')).addDoctorCommand,
-  },
-  {
-    name: 'functions',
-    summary: 'load, list and delete functions in Redis',
-    load: async () => (await import('./commands/functions.ts')).addFunctionsCommand,
-  },
-  {
-    name: 'worker',
-    summary: 'run a worker program: email, db-writes or http',
-    load: async () => (await import('./commands/worker.ts')).addWorkerCommand,
-  },
-  {
-    name: 'gateway',
-    summary: 'accept jobs over HTTP for bounded queues',
-    load: async () => (await import('./commands/gateway.ts')).addGatewayCommand,
-  },
-  {
-    name: 'metrics',
-    summary: 'serve metrics of the queues to Prometheus',
-    load: async () => (await import('./commands/metrics.ts')).addMetricsCommand,
-  },
-  {
-    name: 'dashboard',
-    summary: 'queues and workers in a browser',
-    load: async () => (await import('./commands/dashboard.ts')).addDashboardCommand,
-  },
-]
+const LISTED: Readonly<Record<string, readonly [summary: string, load: ListedCommand['load']]>> = {
+  status: ['the current state of queues', () => import('./commands/status.ts')],
+  top: ['queues and workers, live', () => import('./commands/top.ts')],
+  explain: ['why a job has not started, and when it will', () => import('./commands/explain.ts')],
+  shape: ['show and change the shape of a queue', () => import('./commands/shape.ts')],
+  pause: ['stop departures from a queue', () => import('./commands/pause.ts')],
+  resume: ['lift the pauses of a queue', () => import('./commands/resume.ts')],
+  group: ['show and change single groups of a queue', () => import('./commands/group.ts')],
+  key: ['show and change what limits by keys allow', () => import('./commands/key.ts')],
+  limits: ['show limits, reset and block their keys', () => import('./commands/limits.ts')],
+  shards: ['change the number of shards of a queue', () => import('./commands/shards.ts')],
+  enqueue: ['add the jobs of a file', () => import('./commands/enqueue.ts')],
+  jobs: ['show jobs, list and retry failed ones', () => import('./commands/jobs.ts')],
+  cancel: ['cancel jobs that wait or run', () => import('./commands/cancel.ts')],
+  redrive: ['put the jobs of dead letters back', () => import('./commands/redrive.ts')],
+  dead: ['list, show and drop dead letters', () => import('./commands/dead.ts')],
+  record: ['record the arrivals of a queue', () => import('./commands/record.ts')],
+  simulate: ['predict waits and refusals under other shapes', () => import('./commands/simulate.ts')],
+  audit: ['check the departures of a queue against its bounds', () => import('./commands/audit.ts')],
+  doctor: ['check Redis, the queues and the workers', () => import('./commands/doctor.ts')],
+  functions: ['load, list and delete functions in Redis', () => import('./commands/functions.ts')],
+  worker: ['run a worker program: email, db-writes or http', () => import('./commands/worker.ts')],
+  gateway: ['accept jobs over HTTP for bounded queues', () => import('./commands/gateway.ts')],
+  metrics: ['serve metrics of the queues to Prometheus', () => import('./commands/metrics.ts')],
+  dashboard: ['queues and workers in a browser', () => import('./commands/dashboard.ts')],
+}
+
+export const COMMANDS: readonly ListedCommand[] = Object.entries(LISTED).map(([name, [summary, load]]) => {
+  return { name, summary, load }
+})

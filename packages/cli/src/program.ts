@@ -58,7 +58,7 @@ async function buildWith(
   const program = newProgram()
   const run = createRunner(() => program.opts(), onEnd)
   for (const command of COMMANDS) {
-    if (isLoaded(command)) (await command.load())(program, run)
+    if (isLoaded(command)) (await command.load()).addCommand(program, run)
     else program.command(command.name)
     program.commands.find((added) => added.name() === command.name)?.summary(command.summary)
   }

@@ -20,84 +20,53 @@ const reason = z
   .regex(/^[^\p{Cc}]*$/u, 'expected no control characters')
 /** At most a year, so that the end is a valid date. */
 const ttlMs = z.number().int().min(1).max(31_536_000_000).optional()
-const field = z
-  .string()
-  .refine((name) => SETTABLE_FIELDS.some((one) => one === name), `expected one of ${SETTABLE_FIELDS.join(', ')}`)
+/** Some fields to clear; all without it. */
+const fieldsOf = (known: readonly string[]) =>
+  z.array(z.string().refine((name) => known.includes(name), `expected one of ${known.join(', ')}`)).optional()
 
 /** Its length is checked where groups are changed. */
 const group = z.string('expected the id of a group')
-const groupField = z
-  .string()
-  .refine((name) => GROUP_FIELDS.includes(name), `expected one of ${GROUP_FIELDS.join(', ')}`)
 
 /** Which limit has which keys is checked where their values are changed. */
 const limit = z.string('expected the name of a limit').max(64)
-const limitField = z
-  .string()
-  .refine((name) => LIMIT_VALUES.some((one) => one === name), `expected one of ${LIMIT_VALUES.join(', ')}`)
 
 const jobId = z.string('expected the id of a job').min(1, 'expected the id of a job').max(1024)
 const failedReason = z.string().min(1, 'expected a text, or nothing for all').max(1024).optional()
 /** Checked where dead letters are. */
 const deadQueue = z.string('expected the name of a queue').min(1, 'expected the name of a queue').max(128)
 
+/** Each change needs a reason. */
+function change<A extends string, F extends z.ZodRawShape>(action: A, fields: F) {
+  return z.strictObject({ action: z.literal(action), ...fields, reason })
+}
+
+/** Checked where such fields are: those of shapes, of groups, or what a limit has of them. */
+const values = z.record(z.string(), z.unknown())
+
 /** The possible changes, by their `action`. */
 export const actionSchema = z.discriminatedUnion('action', [
-  z.strictObject({
-    action: z.literal('setShape'),
-    // The fields are checked where shapes are checked.
-    shape: z.record(z.string(), z.unknown()),
-    ttlMs,
-    reason,
-  }),
-  z.strictObject({ action: z.literal('clearShape'), fields: z.array(field).optional(), reason }),
-  z.strictObject({ action: z.literal('pause'), ttlMs, reason }),
-  z.strictObject({ action: z.literal('resume'), reason }),
-  z.strictObject({
-    action: z.literal('setGroup'),
-    group,
-    // The fields are checked where those of groups are checked.
-    settings: z.record(z.string(), z.unknown()),
-    ttlMs,
-    reason,
-  }),
-  z.strictObject({ action: z.literal('clearGroup'), group, fields: z.array(groupField).optional(), reason }),
-  z.strictObject({ action: z.literal('pauseGroup'), group, ttlMs, reason }),
-  z.strictObject({ action: z.literal('resumeGroup'), group, reason }),
-  z.strictObject({
-    action: z.literal('setLimit'),
-    limit,
-    keys: limitKeys,
-    // What the limit has of these is checked where its values are set.
-    values: z.record(z.string(), z.unknown()),
-    ttlMs,
-    reason,
-  }),
-  z.strictObject({
-    action: z.literal('clearLimit'),
-    limit,
-    keys: limitKeys,
-    fields: z.array(limitField).optional(),
-    reason,
-  }),
-  z.strictObject({ action: z.literal('setMode'), mode: z.enum(['enforce', 'shadow', 'off']), ttlMs, reason }),
-  z.strictObject({
-    action: z.literal('redrive'),
-    from: deadQueue,
-    jobId: jobId.optional(),
-    failedReason,
-    reason,
-  }),
-  z.strictObject({ action: z.literal('dropDeadLetter'), from: deadQueue, letterId: jobId, reason }),
-  z.strictObject({ action: z.literal('dropDeadLetters'), from: deadQueue, failedReason, reason }),
-  z.strictObject({ action: z.literal('retryJob'), jobId, reason }),
-  z.strictObject({ action: z.literal('removeJob'), jobId, reason }),
-  z.strictObject({ action: z.literal('deadLetterJob'), jobId, to: deadQueue, reason }),
-  z.strictObject({ action: z.literal('promoteJob'), jobId, reason }),
-  z.strictObject({ action: z.literal('cancelJob'), jobId, reason }),
-  z.strictObject({ action: z.literal('retryJobs'), failedReason, reason }),
-  z.strictObject({ action: z.literal('removeJobs'), failedReason, reason }),
-  z.strictObject({ action: z.literal('deadLetterJobs'), failedReason, to: deadQueue, reason }),
+  change('setShape', { shape: values, ttlMs }),
+  change('clearShape', { fields: fieldsOf(SETTABLE_FIELDS) }),
+  change('pause', { ttlMs }),
+  change('resume', {}),
+  change('setGroup', { group, settings: values, ttlMs }),
+  change('clearGroup', { group, fields: fieldsOf(GROUP_FIELDS) }),
+  change('pauseGroup', { group, ttlMs }),
+  change('resumeGroup', { group }),
+  change('setLimit', { limit, keys: limitKeys, values, ttlMs }),
+  change('clearLimit', { limit, keys: limitKeys, fields: fieldsOf(LIMIT_VALUES) }),
+  change('setMode', { mode: z.enum(['enforce', 'shadow', 'off']), ttlMs }),
+  change('redrive', { from: deadQueue, jobId: jobId.optional(), failedReason }),
+  change('dropDeadLetter', { from: deadQueue, letterId: jobId }),
+  change('dropDeadLetters', { from: deadQueue, failedReason }),
+  change('retryJob', { jobId }),
+  change('removeJob', { jobId }),
+  change('deadLetterJob', { jobId, to: deadQueue }),
+  change('promoteJob', { jobId }),
+  change('cancelJob', { jobId }),
+  change('retryJobs', { failedReason }),
+  change('removeJobs', { failedReason }),
+  change('deadLetterJobs', { failedReason, to: deadQueue }),
 ])
 
 /** A requested change of a queue, with its reason. */

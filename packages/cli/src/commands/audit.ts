@@ -19,7 +19,7 @@ import { existingStatus } from '../existing-queue.ts'
 /** The number of history entries that a queue keeps. */
 const HISTORY = 1000
 
-export const addAuditCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('audit')
     .description(

@@ -4,7 +4,7 @@ import { addReason, durationOption, parseNonEmpty, parseQueueName } from '../arg
 import { type AddCommand, type Cli, CommandError, EXIT_CODES } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
 
-export const addCancelCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const command = program
     .command('cancel')
     .description(

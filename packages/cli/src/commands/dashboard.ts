@@ -25,7 +25,7 @@ Examples:
       --trust-proxy-reason 'the proxy asks for a certificate'
 `
 
-export const addDashboardCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   withOptions(program.command('dashboard').description('Shows queues and workers in a browser, until it is stopped.'))
     .addHelpText('after', EXAMPLES)
     .action(

@@ -7,7 +7,7 @@ import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
-export const addDeadCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const dead = program
     .command('dead')
     .description('Lists, shows and drops dead letters. To put their jobs back, use redrive.')

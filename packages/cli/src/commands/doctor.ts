@@ -12,7 +12,7 @@ interface DoctorOptions {
   readonly strict?: boolean
 }
 
-export const addDoctorCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('doctor')
     .description(

@@ -20,7 +20,7 @@ interface EnqueueOptions {
   readonly wait: boolean
 }
 
-export const addEnqueueCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('enqueue')
     .description(

@@ -8,7 +8,7 @@ import { holderText, holdText, numberText } from '../queue-text.ts'
 /** Of the jobs that hold the places of a group, at most so many are named. */
 const HOLDERS = 3
 
-export const addExplainCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('explain')
     .description(

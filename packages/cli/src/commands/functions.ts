@@ -14,7 +14,7 @@ import {
 } from 'sluice/internal'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 
-export const addFunctionsCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const functions = program
     .command('functions')
     .description('Loads, lists and deletes libraries of Redis Functions, one for each version.')

@@ -2,7 +2,7 @@ import type { AddCommand } from '../cli.ts'
 import { hostProgram } from '../run-program.ts'
 
 /** `sluice gateway --help` prints the help of the gateway program, with its settings. */
-export const addGatewayCommand: AddCommand = (program) => {
+export const addCommand: AddCommand = (program) => {
   const command = program
     .command('gateway')
     .description('Accepts jobs over HTTP for bounded queues, until it is stopped.')

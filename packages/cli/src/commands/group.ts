@@ -10,7 +10,7 @@ import { readRate } from '../shape-fields.ts'
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
 const BOUNDS = { capacity: 'its capacity', share: 'what is free in the queue' } as const
 
-export const addGroupCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const group = program.command('group').description('Shows and changes single groups of a queue.')
   addList(group, run)
   addShow(group, run)

@@ -8,7 +8,7 @@ import { existingParts, existingQueue, existingStatus } from '../existing-queue.
 import { indentedJson, reasonText } from '../queue-text.ts'
 import { type Choice, checkChoice, fullId, shortId } from '../short-ids.ts'
 
-export const addJobsCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const jobs = program.command('jobs').description('Shows jobs; lists and retries failed ones.')
   addFailed(jobs, run)
   addShow(jobs, run)

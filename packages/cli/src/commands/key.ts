@@ -6,7 +6,7 @@ import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from
 import { existingParts, existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
 import { readRate } from '../shape-fields.ts'
 
-export const addKeyCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const key = program
     .command('key')
     .description('Shows and changes what limits allow single values of their keys, or members of pools.')

@@ -7,7 +7,7 @@ import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from
 import { numberText } from '../queue-text.ts'
 import { shortId } from '../short-ids.ts'
 
-export const addLimitsCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const limits = program
     .command('limits')
     .description('Shows limiters and shared limits of queues; resets and blocks single keys.')

@@ -11,7 +11,7 @@ interface MetricsCommandOptions {
   readonly keys: number
 }
 
-export const addMetricsCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('metrics')
     .description('Serves the metrics of all queues at /metrics, until it is stopped. Run only one.')

@@ -9,7 +9,7 @@ interface PauseOptions {
   readonly for?: number
 }
 
-export const addPauseCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const command = program
     .command('pause')
     .description(

@@ -18,7 +18,7 @@ interface RecordCommandOptions {
   readonly since?: Date
 }
 
-export const addRecordCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('record')
     .description('Records the arrivals of a queue for simulate, until ctrl-c. It only reads.')

@@ -11,7 +11,7 @@ interface RedriveOptions {
   readonly reason: string
 }
 
-export const addRedriveCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const command = program
     .command('redrive')
     .description(

@@ -2,7 +2,7 @@ import { addReason, parseQueueName } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
 
-export const addResumeCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const command = program
     .command('resume')
     .description("Ends both pauses of a queue, BullMQ's and the meter's.")

@@ -7,7 +7,7 @@ import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from
 import { existingStatus, existingWhole, existingWithShape } from '../existing-queue.ts'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../shape-fields.ts'
 
-export const addShapeCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const shape = program.command('shape').description('Shows and changes the shape of a queue, for all workers.')
   addShow(shape, run)
   addSet(shape, run)

@@ -13,7 +13,7 @@ interface MoveCommandOptions {
 /** Without news, how often a line says that it still waits, ms. */
 const REMIND_MS = 30_000
 
-export const addShardsCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   const shards = program.command('shards').description('Changes the number of shards of a queue.')
   const move = shards
     .command('move')

@@ -56,7 +56,7 @@ Examples:
       --shape rate=10/s --job-time 3s --concurrency 20
 `
 
-export const addSimulateCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('simulate')
     .description(

@@ -17,7 +17,7 @@ interface StatusOptions {
   readonly all?: true
 }
 
-export const addStatusCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('status')
     .description('Shows the state of queues, worst first: their rates and causes, what waits, and what holds the head.')

@@ -24,7 +24,7 @@ interface TopOptions {
   readonly limit: number
 }
 
-export const addTopCommand: AddCommand = (program, run) => {
+export const addCommand: AddCommand = (program, run) => {
   program
     .command('top')
     .description(

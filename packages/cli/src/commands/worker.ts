@@ -43,7 +43,7 @@ const PROGRAMS: readonly ListedProgram[] = [
   },
 ]
 
-export const addWorkerCommand: AddCommand = (program) => {
+export const addCommand: AddCommand = (program) => {
   const worker = program
     .command('worker')
     .description('Runs a worker program until it is stopped. Its settings are environment variables.')

@@ -1,16 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import type { Durability, RateSchedule, ShapeField, ShapeOverride } from 'sluice'
+import type { Durability, RateSchedule, ShapeOverride } from 'sluice'
 import { parseDuration } from './arguments.ts'
-
-/** An option of `shape set`. */
-interface FieldOption {
-  readonly field: ShapeField
-  readonly flags: string
-  readonly description: string
-  /** Reads any value but `none`; the shape checks the value itself. */
-  readonly read: (text: string) => unknown
-}
 
 /** Used for null, which commander would turn into an empty string. */
 const LIFTED = Symbol('none')
@@ -18,92 +9,50 @@ const LIFTED = Symbol('none')
 const asText = (text: string) => text
 const asNumber = (text: string) => (text.trim() === '' ? Number.NaN : Number(text))
 
-/** Every field that can be set at run time. */
-export const FIELD_OPTIONS: readonly FieldOption[] = [
-  {
-    field: 'rate',
-    flags: '--rate <rate>',
-    description: "how fast jobs leave: '50/s', '1000/min', or a schedule as JSON or @file",
-    read: readRate,
-  },
-  { field: 'burst', flags: '--burst <units>', description: 'units that may leave back to back', read: asNumber },
-  { field: 'capacity', flags: '--capacity <jobs>', description: 'jobs that may wait', read: asNumber },
-  {
-    field: 'capacityHorizonMs',
-    flags: '--capacity-horizon <duration>',
-    description: 'of delayed jobs, count only those due within it',
-    read: parseDuration,
-  },
-  {
-    field: 'reservedPlaces',
-    flags: '--reserved-places <list>',
-    description: "places kept for jobs up to a priority: '1=50,10=100'",
-    read: readPlaces,
-  },
-  {
-    field: 'overflow',
-    flags: '--overflow <how>',
-    description: 'when the queue is full: reject, drop-oldest or drop-lowest',
-    read: asText,
-  },
-  {
-    field: 'overflowTo',
-    flags: '--overflow-to <queue>',
-    description: 'queue for dead letters of dropped jobs',
-    read: asText,
-  },
-  {
-    field: 'maxWaitMs',
-    flags: '--max-wait <duration>',
-    description: 'refuse jobs that would wait longer',
-    read: parseDuration,
-  },
-  {
-    field: 'onClosed',
-    flags: '--on-closed <how>',
-    description: 'while the schedule is at 0: wait or refuse',
-    read: asText,
-  },
-  { field: 'concurrency', flags: '--concurrency <jobs>', description: 'jobs that may run at once', read: asNumber },
-  {
-    field: 'groups',
-    flags: '--groups <json>',
-    description: 'defaults of groups: JSON, or @file',
-    read: jsonReader('a JSON object of what applies to groups'),
-  },
-  {
-    field: 'priorityAgeingMs',
-    flags: '--priority-ageing <duration>',
-    description: 'how long a job waits to count as one level more important',
-    read: parseDuration,
-  },
-  {
-    field: 'limits',
-    flags: '--limits <json>',
-    description: 'more limits: JSON, or @file',
-    read: jsonReader('a JSON list of limits'),
-  },
-  {
-    field: 'durability',
-    flags: '--durability <replicas>',
-    description: "replicas that must confirm a job, and in what time: '1', '2=500ms'",
-    read: readDurability,
-  },
-  {
-    field: 'rampUp',
-    flags: '--ramp-up <json>',
-    description: 'how the rate rises after a long pause or idle time: JSON, or @file',
-    read: jsonReader('a JSON object of from, overMs, shape and afterIdleMs'),
-  },
-  { field: 'mode', flags: '--mode <mode>', description: 'enforce, shadow or off', read: asText },
-  {
-    field: 'maxLatenessMs',
-    flags: '--max-lateness <duration>',
-    description: 'give jobs that are later than this a new slot',
-    read: parseDuration,
-  },
-  { field: 'audit', flags: '--audit <departures>', description: 'departures to keep for sluice audit', read: asNumber },
-]
+/** The options of `shape set`: every field that can be set at run time. The shape checks the values themselves. */
+export const FIELD_OPTIONS: {
+  /** `read` reads any value but `none`. */
+  readonly [F in keyof ShapeOverride]-?: readonly [flags: string, description: string, read: (text: string) => unknown]
+} = {
+  rate: ['--rate <rate>', "how fast jobs leave: '50/s', '1000/min', or a schedule as JSON or @file", readRate],
+  burst: ['--burst <units>', 'units that may leave back to back', asNumber],
+  capacity: ['--capacity <jobs>', 'jobs that may wait', asNumber],
+  capacityHorizonMs: [
+    '--capacity-horizon <duration>',
+    'of delayed jobs, count only those due within it',
+    parseDuration,
+  ],
+  reservedPlaces: ['--reserved-places <list>', "places kept for jobs up to a priority: '1=50,10=100'", readPlaces],
+  overflow: ['--overflow <how>', 'when the queue is full: reject, drop-oldest or drop-lowest', asText],
+  overflowTo: ['--overflow-to <queue>', 'queue for dead letters of dropped jobs', asText],
+  maxWaitMs: ['--max-wait <duration>', 'refuse jobs that would wait longer', parseDuration],
+  onClosed: ['--on-closed <how>', 'while the schedule is at 0: wait or refuse', asText],
+  concurrency: ['--concurrency <jobs>', 'jobs that may run at once', asNumber],
+  groups: [
+    '--groups <json>',
+    'defaults of groups: JSON, or @file',
+    jsonReader('a JSON object of what applies to groups'),
+  ],
+  priorityAgeingMs: [
+    '--priority-ageing <duration>',
+    'how long a job waits to count as one level more important',
+    parseDuration,
+  ],
+  limits: ['--limits <json>', 'more limits: JSON, or @file', jsonReader('a JSON list of limits')],
+  durability: [
+    '--durability <replicas>',
+    "replicas that must confirm a job, and in what time: '1', '2=500ms'",
+    readDurability,
+  ],
+  rampUp: [
+    '--ramp-up <json>',
+    'how the rate rises after a long pause or idle time: JSON, or @file',
+    jsonReader('a JSON object of from, overMs, shape and afterIdleMs'),
+  ],
+  mode: ['--mode <mode>', 'enforce, shadow or off', asText],
+  maxLatenessMs: ['--max-lateness <duration>', 'give jobs that are later than this a new slot', parseDuration],
+  audit: ['--audit <departures>', 'departures to keep for sluice audit', asNumber],
+}
 
 const readSchedule = jsonReader("a rate such as '50/s', or a JSON object of schedule and timeZone")
 
@@ -114,7 +63,7 @@ export function readRate(text: string): NonNullable<ShapeOverride['rate']> {
 
 /** Adds an option for each field; `none` lifts a limit, whatever is declared. */
 export function addFieldOptions(command: Command): Command {
-  for (const { flags, description, read } of FIELD_OPTIONS) {
+  for (const [flags, description, read] of Object.values(FIELD_OPTIONS)) {
     const parse = (text: string) => (text === 'none' ? LIFTED : read(text))
     command.addOption(new Option(flags, description).argParser(parse))
   }
@@ -122,8 +71,8 @@ export function addFieldOptions(command: Command): Command {
 }
 
 export function overrideFrom(options: Readonly<Record<string, unknown>>): ShapeOverride {
-  const given = FIELD_OPTIONS.flatMap(({ field, flags, description }) => {
-    const value = options[new Option(flags, description).attributeName()]
+  const given = Object.entries(FIELD_OPTIONS).flatMap(([field, [flags]]) => {
+    const value = options[new Option(flags).attributeName()]
     return value === undefined ? [] : [[field, value === LIFTED ? null : value] as const]
   })
   return Object.fromEntries(given) as ShapeOverride

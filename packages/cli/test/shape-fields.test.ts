@@ -1,7 +1,6 @@
 import { Command } from 'commander'
 import { expect, test } from 'vitest'
-import { SETTABLE_FIELDS } from '../../../src/shape/shape.ts'
-import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../src/shape-fields.ts'
+import { addFieldOptions, overrideFrom } from '../src/shape-fields.ts'
 
 function overrideOf(...args: string[]) {
   const command = addFieldOptions(new Command('set'))
@@ -9,10 +8,6 @@ function overrideOf(...args: string[]) {
     .configureOutput({ writeErr: () => undefined })
   return overrideFrom(command.parse(args, { from: 'user' }).opts())
 }
-
-test('there is an option for every field that can be set at run time', () => {
-  expect(FIELD_OPTIONS.map(({ field }) => field).toSorted()).toEqual([...SETTABLE_FIELDS].toSorted())
-})
 
 test.each([
   [['--rate', '20/s'], { rate: '20/s' }],

@@ -1,6 +1,5 @@
 import type { HttpAnswer } from '../answer.ts'
 import { retryJob, slowDown } from '../dialects/build-feedback.ts'
-import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfGates, gate } from '../dialects/gates.ts'
 import { bodyNumber } from '../signals/body.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
@@ -17,12 +16,16 @@ const GATES = GATE_NAMES.map((name) => {
  * Anthropic. Limits: 'requests', 'tokens', 'input-tokens' and 'output-tokens'. 529 is overload of the whole service,
  * not a quota: it lowers the rate, and a time given with it is for that job. docs.anthropic.com, rate limits and errors
  */
-const anthropicDialect: HttpDialect = (answer, quota) => {
-  const signals = readHttpSignals(answer, { quotas: GATES })
-  if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer), quota)
-  const because = { reason: '529 overloaded', source: 'status' } as const
-  return [slowDown(because), retryJob(because, signals.wait)]
-}
+export const anthropic = shapelessProfile(
+  'anthropic',
+  (answer, quota) => {
+    const signals = readHttpSignals(answer, { quotas: GATES })
+    if (answer.status !== 529) return feedbackOfGates(answer, signals, usedBy(answer), quota)
+    const because = { reason: '529 overloaded', source: 'status' } as const
+    return [slowDown(because), retryJob(because, signals.wait)]
+  },
+  GATE_NAMES,
+)
 
 function usedBy({ body }: HttpAnswer) {
   const input = bodyNumber(body, 'usage', 'input_tokens')
@@ -30,5 +33,3 @@ function usedBy({ body }: HttpAnswer) {
   const tokens = input !== undefined && output !== undefined ? input + output : undefined
   return { requests: 1, tokens, 'input-tokens': input, 'output-tokens': output }
 }
-
-export const anthropic = shapelessProfile('anthropic', anthropicDialect, GATE_NAMES)

@@ -1,5 +1,4 @@
 import type { HttpAnswer } from '../answer.ts'
-import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
 import { ok } from '../dialects/quota-feedback.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
@@ -16,15 +15,19 @@ const COUNT = /^(?:[\w./-]{1,100};)?(\d{1,15})$/
  * Resource Manager reports the remaining units of several quotas in `x-ms-ratelimit-remaining-*`; the lowest counts.
  * learn.microsoft.com, throttling limits
  */
-const azureDialect: HttpDialect = (answer, quota) => {
-  const remaining = leastRemaining(answer)
-  const isGood = answer.status >= 200 && answer.status < 400
-  if (isGood && remaining !== undefined) return [ok(answer.status, { remaining }, { source: 'x-ratelimit' })]
-  // Only its OpenAI service names quotas.
-  const speaksOpenai =
-    quota || Object.keys(answer.headers).some((name) => /^x-ratelimit-\w+-(?:requests|tokens)$/.test(name))
-  return speaksOpenai ? openaiDialect(answer, quota) : feedbackOfStatus(answer, readHttpSignals(answer))
-}
+export const azure = shapelessProfile(
+  'azure',
+  (answer, quota) => {
+    const remaining = leastRemaining(answer)
+    const isGood = answer.status >= 200 && answer.status < 400
+    if (isGood && remaining !== undefined) return [ok(answer.status, { remaining }, { source: 'x-ratelimit' })]
+    // Only its OpenAI service names quotas.
+    const speaksOpenai =
+      quota || Object.keys(answer.headers).some((name) => /^x-ratelimit-\w+-(?:requests|tokens)$/.test(name))
+    return speaksOpenai ? openaiDialect(answer, quota) : feedbackOfStatus(answer, readHttpSignals(answer))
+  },
+  OPENAI_GATES,
+)
 
 function leastRemaining({ headers }: HttpAnswer): number | undefined {
   const counts = Object.entries(headers)
@@ -33,5 +36,3 @@ function leastRemaining({ headers }: HttpAnswer): number | undefined {
     .flatMap((part) => COUNT.exec(part.trim())?.[1] ?? [])
   return counts.length > 0 ? Math.min(...counts.map(Number)) : undefined
 }
-
-export const azure = shapelessProfile('azure', azureDialect, OPENAI_GATES)

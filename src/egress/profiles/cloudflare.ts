@@ -1,5 +1,4 @@
 import { pauseMs } from '../dialects/build-feedback.ts'
-import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
 import { readHttpSignals } from '../signals/http-signals.ts'
 import { shapelessProfile } from './profile.ts'
@@ -8,13 +7,11 @@ import { shapelessProfile } from './profile.ts'
 const BLOCK_MS = 300_000
 
 /** Cloudflare's own API: the standard fields and, if they are missing, the 5 minutes of its documentation. */
-const cloudflareDialect: HttpDialect = (answer) => {
+export const cloudflare = shapelessProfile('cloudflare', (answer) => {
   const found = feedbackOfStatus(answer, readHttpSignals(answer))
   return found.map((one) =>
     one.kind === 'pause' && one.forMs === undefined
       ? pauseMs(BLOCK_MS, { ...one, reason: `${one.reason} blocked` })
       : one,
   )
-}
-
-export const cloudflare = shapelessProfile('cloudflare', cloudflareDialect)
+})

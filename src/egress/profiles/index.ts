@@ -1,6 +1,5 @@
 import { grpcDialect } from '../dialects/grpc.ts'
-import { httpDialect } from '../dialects/http.ts'
-import { akamai } from './akamai.ts'
+import { httpDialect, httpDialectWith } from '../dialects/http.ts'
 import { anthropic } from './anthropic.ts'
 import { atlassian } from './atlassian.ts'
 import { aws } from './aws.ts'
@@ -9,7 +8,6 @@ import { cloudflare } from './cloudflare.ts'
 import { discord } from './discord.ts'
 import { github } from './github.ts'
 import { gmail } from './gmail.ts'
-import { mailerlite } from './mailerlite.ts'
 import { openai } from './openai.ts'
 import { postgres } from './postgres.ts'
 import { shapelessProfile } from './profile.ts'
@@ -20,6 +18,13 @@ import { slack } from './slack.ts'
 import { smtp } from './smtp.ts'
 import { stripe } from './stripe.ts'
 
+/** Akamai's APIs: `X-RateLimit-Next` is the time at which the next request is allowed. techdocs.akamai.com */
+const akamaiQuota = {
+  limit: 'x-ratelimit-limit',
+  remaining: 'x-ratelimit-remaining',
+  resets: ['x-ratelimit-next', 'x-ratelimit-reset'],
+}
+
 /**
  * The supported services, by name.
  *
@@ -29,14 +34,15 @@ import { stripe } from './stripe.ts'
  */
 export const profiles = {
   http: shapelessProfile('http', httpDialect),
-  akamai,
+  akamai: shapelessProfile('akamai', httpDialectWith({ quotas: [akamaiQuota] })),
   anthropic,
   atlassian,
   aws,
   azure,
   cloudflare,
   grpc: shapelessProfile('grpc', grpcDialect),
-  mailerlite,
+  /** The seconds to wait are in `X-RateLimit-Retry-After`. developers.mailerlite.com */
+  mailerlite: shapelessProfile('mailerlite', httpDialectWith({ wait: 'x-ratelimit-retry-after' })),
   openai,
   salesforce,
   ses,

@@ -1,6 +1,5 @@
 import type { HttpAnswer } from '../answer.ts'
 import { pauseFor, pauseUnknown } from '../dialects/build-feedback.ts'
-import type { HttpDialect } from '../dialects/dialect.ts'
 import { feedbackOfStatus } from '../dialects/http.ts'
 import { ok } from '../dialects/quota-feedback.ts'
 import { bodyList, bodyText } from '../signals/body.ts'
@@ -15,7 +14,7 @@ const USAGE = /(?:^|[\s,;])api-usage=(\d{1,15})\/(\d{1,15})(?:$|[\s,;])/
  * Salesforce: `Sforce-Limit-Info: api-usage=18/5000`, calls of the last 24 hours. A refused call is 403, with the reason
  * in the body and no time. developer.salesforce.com, REST API headers and status codes
  */
-const salesforceDialect: HttpDialect = (answer) => {
+export const salesforce = shapelessProfile('salesforce', (answer) => {
   const { status } = answer
   const signals = readHttpSignals(answer)
   if (status === 403 && isLimit(answer)) {
@@ -30,7 +29,7 @@ const salesforceDialect: HttpDialect = (answer) => {
   return isGood && remaining !== undefined
     ? [ok(status, { remaining }, { source: 'x-ratelimit' })]
     : feedbackOfStatus(answer, signals)
-}
+})
 
 function isLimit({ body, code }: HttpAnswer): boolean {
   return code === REFUSED || bodyList(body).some((error) => bodyText(error, 'errorCode') === REFUSED)
@@ -40,5 +39,3 @@ function remainingCalls(answer: HttpAnswer): number | undefined {
   const [, used, all] = USAGE.exec(field(answer, 'sforce-limit-info') ?? '') ?? []
   return used === undefined ? undefined : Math.max(Number(all) - Number(used), 0)
 }
-
-export const salesforce = shapelessProfile('salesforce', salesforceDialect)

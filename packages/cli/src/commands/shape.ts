@@ -94,7 +94,7 @@ async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
 }
 
 async function clear(cli: Cli, name: string, fields: string[], { reason }: { readonly reason: string }): Promise<void> {
-  const known: readonly string[] = FIELD_OPTIONS.map(({ field }) => field)
+  const known = Object.keys(FIELD_OPTIONS)
   const unknown = fields.find((field) => !known.includes(field))
   if (unknown !== undefined) {
     throw new CommandError(EXIT_CODES.usage, `no field '${unknown}' can be cleared; expected ${known.join(', ')}`)

@@ -7,10 +7,10 @@ import { databaseWritesProgram } from '../../packages/workers/src/db-writes/prog
 import { emailProgram } from '../../packages/workers/src/email/program.ts'
 import { httpProgram } from '../../packages/workers/src/http/program.ts'
 import { documents } from '../package/code-blocks.ts'
-import { globalOptionsTable } from './commands.ts'
+import { globalOptionsText } from './commands.ts'
 import { Declarations } from './declarations.ts'
 import { errorsTable } from './errors.ts'
-import { eventsTable, type More, meanings, optionsTable, settingsTable, table } from './tables.ts'
+import { eventsTable, type More, meanings, optionsTable, settingsText, table } from './tables.ts'
 
 const PROGRAMS = [emailProgram.settings, databaseWritesProgram.settings, httpProgram.settings]
 const COMMON = commonTable('')
@@ -87,15 +87,15 @@ const BLOCKS: Readonly<Record<string, (declarations: Declarations) => string>> =
   'queue-limit': (declarations) =>
     table(['field', 'meaning'], meanings(declarations.ownMembers('QueueLimit'), OF_LIMIT)),
   'rate-limit': (declarations) => optionsTable(declarations, ['RateLimitOptions']),
-  metrics: () => metricsTable(),
+  metrics: () => metricsText(),
   'metrics-options': (declarations) => optionsTable(declarations, ['MetricsOptions']),
-  'gateway-settings': () => settingsTable([gatewayTable]),
+  'gateway-settings': () => settingsText([gatewayTable]),
   'gateway-queue': (declarations) => optionsTable(declarations, ['QueueRule']),
-  'worker-settings': () => settingsTable(PROGRAMS.map(commonOf)),
-  'email-settings': () => settingsTable([emailProgram.settings], COMMON),
-  'db-writes-settings': () => settingsTable([databaseWritesProgram.settings], COMMON),
-  'http-settings': () => settingsTable([httpProgram.settings], COMMON),
-  'global-options': () => globalOptionsTable(),
+  'worker-settings': () => settingsText(PROGRAMS.map(commonOf)),
+  'email-settings': () => settingsText([emailProgram.settings], COMMON),
+  'db-writes-settings': () => settingsText([databaseWritesProgram.settings], COMMON),
+  'http-settings': () => settingsText([httpProgram.settings], COMMON),
+  'global-options': () => globalOptionsText(),
   errors: (declarations) => errorsTable(declarations),
 }
 
@@ -105,14 +105,13 @@ function commonOf(settings: SettingTable): SettingTable {
   return Object.fromEntries(Object.entries(settings).filter(([name]) => names.includes(name)))
 }
 
-function metricsTable(): string {
-  const rows = METRICS.map(({ name, labels: { queue: _, ...labels }, help }) => {
-    const shown = Object.entries(labels).map(([label, values]) =>
-      [`\`${label}\``, ...(values.length > 0 ? [values.map((value) => `\`${value}\``).join(', ')] : [])].join(': '),
-    )
-    return [`\`${name}\``, shown.join('; '), help]
+/** Each metric with the values of its labels, and below it what it means. */
+function metricsText(): string {
+  const entries = METRICS.map(({ name, labels: { queue: _, ...labels }, help }) => {
+    const shown = Object.entries(labels).map(([label, values]) => [label, values.join('|')].filter(Boolean).join('='))
+    return `${name}${shown.length > 0 ? `{${shown.join(',')}}` : ''}\n    ${help}`
   })
-  return table(['metric', 'labels', 'meaning'], rows)
+  return `\`\`\`\n${entries.join('\n')}\n\`\`\``
 }
 
 /** From its first line to its last, which `npm run reference` writes. */

@@ -1,13 +1,13 @@
 import type { EventEmitter } from 'node:events'
-import { Command, Help, type Option } from 'commander'
+import { Command, Help } from 'commander'
 import { COMMANDS } from '../../packages/cli/src/command-list.ts'
 import { addGlobalOptions } from '../../packages/cli/src/global-options.ts'
-import { table } from './tables.ts'
+import { alignedText } from './tables.ts'
 
-export function globalOptionsTable(): string {
+export function globalOptionsText(): string {
   const program = new Command('sluice')
   addGlobalOptions(program)
-  return optionsTable(program.options)
+  return `\`\`\`\n${optionsText(program)}\n\`\`\``
 }
 
 const HEAD = `# Commands
@@ -61,25 +61,15 @@ const EVIDENT = [
 
 /** Arguments and options as its help aligns them. */
 function optionsText(command: Command): string {
-  const help = Object.assign(new Help(), { helpWidth: 80, minWidthToWrap: 24 })
-  const rows = [
+  const help = new Help()
+  return alignedText([
     ...command.registeredArguments
       .filter(({ description }) => !EVIDENT.includes(description))
       .map((argument) => [argument.name(), help.argumentDescription(argument)] as const),
     ...command.options
       .filter(({ description }) => !EXPLAINED.includes(description))
       .map((option) => [option.flags, help.optionDescription(option)] as const),
-  ]
-  const width = Math.max(...rows.map(([name]) => name.length))
-  return rows.map(([name, meaning]) => help.formatItem(name, width, meaning, help)).join('\n')
-}
-
-function optionsTable(options: readonly Option[]): string {
-  const help = new Help()
-  return table(
-    ['option', 'meaning'],
-    options.map((option) => [`\`${option.flags}\``, escaped(help.optionDescription(option))]),
-  )
+  ])
 }
 
 /** What its help says after the options, without examples. */
@@ -90,8 +80,4 @@ function notesOf(command: Command): string {
   emitter.emit('afterHelp', { error: false, command, write: (part: string) => (text += part) })
   const [notes = ''] = text.split(/^Examples?:$/m)
   return notes.trim()
-}
-
-function escaped(text: string): string {
-  return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replaceAll(/\s+/g, ' ')
 }

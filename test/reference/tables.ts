@@ -1,3 +1,4 @@
+import { Help } from 'commander'
 import ts from 'typescript'
 import type { SettingTable } from '../../packages/programs/src/settings.ts'
 import type { Declarations, Member } from './declarations.ts'
@@ -5,6 +6,13 @@ import type { Declarations, Member } from './declarations.ts'
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map(line)].join('\n')
+}
+
+/** Names and what they mean, as the help of a command aligns them. */
+export function alignedText(rows: readonly (readonly [string, string])[]): string {
+  const help = Object.assign(new Help(), { helpWidth: 80, minWidthToWrap: 24 })
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, meaning]) => help.formatItem(name, width, meaning, help)).join('\n')
 }
 
 /** Where more is said about some of the options: their names link to it. */
@@ -58,23 +66,22 @@ function propertiesOf(declarations: Declarations, type: ts.TypeNode): string[] {
 /** What a default or the name (`_MS`) shows by itself; the error about a wrong value says it. */
 const TYPE = /^(?:a whole number|milliseconds|true or false)[^:]*: /
 
-/** Environment variables of programs; one that several have has the default of each. */
-export function settingsTable(tables: readonly SettingTable[], omitted: SettingTable = {}): string {
+/** Environment variables of programs, as their help has them; one that several have has the default of each. */
+export function settingsText(tables: readonly SettingTable[], omitted: SettingTable = {}): string {
   const left = new Set(Object.values(omitted).map(({ variable }) => variable))
   const rows = new Map<string, { readonly expected: string; readonly defaults: Set<string> }>()
   for (const { variable, expected, fallback } of tables.flatMap((one) => Object.values(one))) {
     if (left.has(variable)) continue
-    const shown = fallback === undefined ? 'required' : fallback === '' ? 'none' : `\`${fallback}\``
     const row = rows.get(variable) ?? { expected, defaults: new Set<string>() }
-    row.defaults.add(shown)
+    row.defaults.add(fallback === undefined ? 'required' : fallback && `default ${fallback}`)
     rows.set(variable, row)
   }
-  return table(
-    ['variable', 'value', 'default'],
-    [...rows].map(([variable, { expected, defaults }]) => [
-      `\`${variable}\``,
-      expected.replace(TYPE, '').replaceAll('|', '\\|'),
-      [...defaults].join(', '),
-    ]),
-  )
+  const lines = [...rows].map(([variable, { expected, defaults }]) => {
+    const otherwise = [...defaults]
+      .filter((one) => one !== '')
+      .map((one, i) => (i > 0 ? one.replace('default ', '') : one))
+    const suffix = otherwise.length > 0 ? ` (${otherwise.join(', ')})` : ''
+    return [variable, `${expected.replace(TYPE, '')}${suffix}`] as const
+  })
+  return `\`\`\`\n${alignedText(lines)}\n\`\`\``
 }

@@ -3,6 +3,7 @@ local occupancy = use 'admission/occupancy'
 local refusals = use 'admission/refusals'
 local group_later = use 'groups/later'
 local group_limits_of = use 'groups/limits-of'
+local queue_groups = use 'groups/queue-groups'
 local group_schedule = use 'groups/schedule'
 local group_share = use 'groups/share'
 local bucket = use 'meter/bucket'
@@ -163,10 +164,12 @@ function group_admission.refusal_of_keys(base, shape, now, jobs)
   return { -13, { found.limit, cjson.encode(found.keys), found.most } }
 end
 
--- A job was added. options: packed; added: as in groups/limits-of
-function group_admission.note_keys(base, shape, now, id, group, options, added)
+-- A job was added. added: as in groups/limits-of. A duplicate adds nothing: the job that exists has keys of its own.
+function group_admission.note_keys(base, shape, now, id, added)
   if not (shape and shape.bounds_keys) or shape.mode == 'off' or type(id) ~= 'string' then return end
-  group_limits_of(base, shape, now).note_keys(id, group and group[1] or '', keys_of_new(options), added)
+  local options = redis.call('HGET', base .. id, 'opts')
+  local _, _, _, keys = job_options.cost(options)
+  group_limits_of(base, shape, now).note_keys(id, queue_groups.named(options) or '', keys, added)
 end
 
 -- The first refusal of new jobs by the bounds of their groups. jobs, drops: as in admission.refusal, where drops is

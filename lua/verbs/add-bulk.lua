@@ -96,7 +96,7 @@ local function add(at)
   local job = described[ARGV[at]]
   if groups then groups.adding = job.group end
   local reply = run(job.script, ARGV, at + 1)
-  group_admission.note_keys(base, shape, now, reply, job.group, ARGV[at + 3])
+  group_admission.note_keys(base, shape, now, reply)
   return reply
 end
 

@@ -84,7 +84,7 @@ local function add(at)
   local queue, job = queues[tonumber(ARGV[at])], job_at(at)
   if queue.groups then queue.groups.adding = job.group end
   local reply = queue.run(job.script, ARGV, at + 2)
-  group_admission.note_keys(queue.base, queue.shape, now, reply, job.group, ARGV[at + 4], added)
+  group_admission.note_keys(queue.base, queue.shape, now, reply, added)
   return reply
 end
 

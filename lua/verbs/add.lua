@@ -96,7 +96,7 @@ local reply = id
 if not before then
   local script = new_job.script(job.script)
   reply = script.run(group_hooks.adding(base, shape, groups, now), script.keys(base), { unpack(ARGV, 3) })
-  if scheduler_id == '' then group_admission.note_keys(base, shape, now, reply, group, ARGV[5]) end
+  if scheduler_id == '' then group_admission.note_keys(base, shape, now, reply) end
 end
 -- A negative number is BullMQ's refusal.
 if gone and type(reply) ~= 'number' then overflow.drop(base, shape, gone, now) end

@@ -43,5 +43,5 @@ local keys = {
 }
 local args = { id, lifo and 'RPUSH' or 'LPUSH', 'failedReason', 'failed', '0', '0' }
 local is_back = group_hooks.run(reprocess_job, redis, keys, args) == 1
-if is_back and job then group_admission.note_keys(base, shape, now, id, job.group, job.options) end
+if is_back and job then group_admission.note_keys(base, shape, now, id) end
 return answer(1, {}, is_back and 'retried' or 'other')

@@ -115,6 +115,16 @@ test('cancel-running replaces what waits, aborts what runs, and the new job star
   })
 })
 
+test('a duplicate that names another key cancels no job of that key', async () => {
+  const queue = shop.queue({ limits: [one('cancel-running')] })
+  const a = await queue.add('job', {}, of('a', { jobId: 'same', deduplication: { id: 'same' } }))
+  const b = await queue.add('job', {}, of('b'))
+  await queue.add('job', {}, of('b', { jobId: 'same' }))
+  await queue.add('job', {}, of('b', { deduplication: { id: 'same' } }))
+  await queue.addBulk([{ name: 'job', data: {}, opts: of('b', { jobId: 'same' }) }])
+  expect(await Promise.all([a, b].map((job) => job.getState()))).toEqual(['prioritized', 'prioritized'])
+})
+
 test('under many producers and workers at most one of a key runs, and the newest completes', async () => {
   const queue = shop.queue({ limits: [one('cancel-running')], rate: '2000/s', burst: 20 })
   await queue.waitUntilReady()

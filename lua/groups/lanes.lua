@@ -206,7 +206,8 @@ local function group_lanes(groups)
     local group, lane = pick.group, pick.lane
     redis.call('ZREM', lane_jobs(g, lane), pick.id)
     if g.ageing then g.ageing.left({ set = lane_jobs(g, lane) }, pick.id) end
-    if runs and pick.parts then groups.cells_served(g, pick) end
+    if runs and pick.parts then groups.cells_served(g, pick)
+    elseif g.lined and not groups.limits_apply(g) then groups.leave_line(g, lane) end
     if pick.following then
       line_up(g, group, lane, rank_of(g, lane, pick.following_score, groups.next_number(g)))
       return groups.move(g, group, tag)

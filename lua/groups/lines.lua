@@ -73,6 +73,12 @@ local function group_lines(groups)
     g.first_due_at = nil
   end
 
+  -- The next lane of a cell may go at once. Sleeping workers do not know.
+  local function call_next(g, cell)
+    set_due(g, cell, 0)
+    g.awaited = true
+  end
+
   -- A lane has left the line. Without lanes it is not due, and without places it ends. Returns whether one stands in
   -- it.
   local function lane_left(g, cell, line)
@@ -147,7 +153,7 @@ local function group_lines(groups)
     line.places = line.places - 1
     local was_kept = line.keeper == lane
     if was_kept then end_keep(g, line) end
-    if lane_left(g, cell, line) and was_kept then set_due(g, cell, 0) end
+    if lane_left(g, cell, line) and was_kept then call_next(g, cell) end
   end
 
   -- A lane lets others pass in a line, but keeps its place there. The cell is for the next lane: at once or, if the
@@ -159,7 +165,7 @@ local function group_lines(groups)
     line.standing = line.standing - 1
     if not lane_left(g, cell, line) or not (first == lane or line.between) then return end
     local due = passed and redis.call('ZSCORE', due_key(g), cell)
-    if not due or tonumber(due) == math.huge then set_due(g, cell, 0) end
+    if not due or tonumber(due) == math.huge then call_next(g, cell) end
   end
 
   -- A lane gives up all its places.
@@ -191,8 +197,7 @@ local function group_lines(groups)
     keep_ticket(g, lane, ticket)
     if ticket.tried then return false end
     if first_of(g, ticket.cell) == lane or line_of(g, ticket.cell).between then
-      set_due(g, ticket.cell, 0)
-      g.awaited = true
+      call_next(g, ticket.cell)
     end
     return true
   end
@@ -222,7 +227,7 @@ local function group_lines(groups)
   -- A job has given back places of a cell. Returns whether a lane that waits for them may go.
   function groups.place_freed(g, cell, shared)
     local line, now = line_of(g, cell), g.now or redis_now()
-    if not line then return free(g, cell, shared) end
+    if not (line and line.between) then return free(g, cell, shared) end
     if line.ended then
       local passed = math.max(0, now - line.ended)
       local moved = line.between + (math.min(passed, 4 * line.between) - line.between) / 8
@@ -274,6 +279,14 @@ local function group_lines(groups)
     return found
   end
 
+  -- A group is held as a whole, by hand: lines in which its lanes stand first go on without them.
+  function groups.let_lines_pass(g, group)
+    for _, place in ipairs(g.lined and groups.waiting_lanes(g, group) or {}) do
+      local cell = place.waits and place.waits.cell
+      if cell and first_of(g, cell) == place.lane then call_next(g, cell) end
+    end
+  end
+
   -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first lane.
   function groups.first_waiting(g)
     local due = g.lined and redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES') or {}
@@ -296,10 +309,11 @@ local function group_lines(groups)
     return l.interval and units * l.interval or units * l.window / l.limit
   end
 
-  -- A lane of a group that is held as a whole gives up its places, and is tried again at the turn of the group.
-  local function give_up(g, group, lane)
+  -- A lane gives up its places, and is tried again at the turn of its group: that is held as a whole, or no limits apply
+  -- any more. waits: whether the group waits for its lanes alone
+  local function give_up(g, group, lane, waits)
     local ticket = groups.leave_line(g, lane)
-    groups.lane_ready(g, group, lane, ticket.rank)
+    groups.lane_ready(g, group, lane, ticket.rank, waits)
   end
 
   -- A lane stands in a line in which it has a place.
@@ -316,9 +330,14 @@ local function group_lines(groups)
     return line.standing == 1 or first_of(g, cell) == lane
   end
 
+  -- Whether limits of keys may hold anything.
+  function groups.limits_apply(g)
+    return g.enforced and g.limits
+  end
+
   -- The limit of a cell, if it holds anything now.
   local function holding(g, cell)
-    local l = g.limits and g.limits.of_cell(cell)
+    local l = groups.limits_apply(g) and g.limits.of_cell(cell)
     return l and l.mode == 'enforce' and l
   end
 
@@ -339,7 +358,7 @@ local function group_lines(groups)
   -- How many places of a cell are free; infinite if it has none, or if no limit counts it by now. Second, the limit.
   local function room_of(g, cell, line)
     local part = line.between and g.limits and g.limits.part_of_cell(cell)
-    if not part then return math.huge, math.huge end
+    if not part or part.l.algorithm ~= 'concurrency' then return math.huge, math.huge end
     return part.l.limit - part.l.kept - part.s.used, part.l.limit
   end
 
@@ -391,8 +410,8 @@ local function group_lines(groups)
       end
       local group = groups.group_of_lane(lane)
       local may, waits = may_take_turn(g, group)
-      if may then return let_go(g, cell, lane, ticket, at, waits) end
-      give_up(g, group, lane)
+      if may and groups.limits_apply(g) then return let_go(g, cell, lane, ticket, at, waits) end
+      give_up(g, group, lane, waits)
     end
   end
 
@@ -501,15 +520,19 @@ local function group_lines(groups)
 
   -- Gives a lane a place in the line of a part's cell, unless it has one.
   local function take_place(g, pick, part, ticket)
-    local cell = part.cell
+    local cell, line = part.cell, line_of(g, part.cell)
     local place = ticket.places[cell]
+    if not line then
+      line, part.tag, part.is_new = { v = 0, t = 0, places = 0, standing = 0, since = g.now, kept = 0 }, 1, true
+      line.shared, part.line = part.shared, line
+    end
+    local has_places = part.l.algorithm == 'concurrency'
+    if has_places ~= (line.between ~= nil) then
+      -- A new line, or its limit has changed from a rate to places, or back.
+      line.between = has_places and 0 or nil
+      keep_line(g, cell, line)
+    end
     if not place then
-      local line = line_of(g, cell)
-      if not line then
-        line, part.tag, part.is_new = { v = 0, t = 0, places = 0, standing = 0, since = g.now, kept = 0 }, 1, true
-        line.between, line.shared = part.l.algorithm == 'concurrency' and 0 or nil, part.shared
-        part.line = line
-      end
       if part.is_new then line.t = math.max(line.t, part.tag) end
       line.places = line.places + 1
       keep_line(g, cell, line)

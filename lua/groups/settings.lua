@@ -97,6 +97,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
   if s.concurrency and not g.tracked then g:track() end
   local tag = (s.paused or s.limited) and g:ready_tag(group)
   if tag then g:hold_as_set(group, tag, s) end
+  if s.paused or s.limited then g:let_lines_pass(group) end
   return own.fields
 end
 

@@ -104,10 +104,12 @@ function own_values.at(l, fields, at, tier)
   own.tier = l.tiers and (set and set.value or tier)
   for field, value in pairs(own.tier and l.tiers[own.tier] or {}) do own[field] = value end
   if burst and l.interval then own.burst = burst.value end
-  if places then own.limit = places.value end
+  -- They were set while the limit had another algorithm.
+  local has_places = l.algorithm == 'concurrency'
+  if places and has_places then own.limit = places.value end
   if live(fields.held, at) then own.held_until = end_of(fields.held) end
   local before = own.interval
-  if rate then apply_rate(own, rate.value) end
+  if rate and not has_places then apply_rate(own, rate.value) end
   own.configured = own.interval
   if before and l.lowest and rate and rate['until'] then own.lowest = math.max(l.lowest, before) end
   if live(fields.limited, at) then own.limited = end_of(fields.limited) end

@@ -268,7 +268,9 @@ export class ReferenceKeys {
   /** What applies to a group is another: it is looked at again, and one that is paused is not ready for a moment. */
   #renewGroup(group: Group, nowUs: number): void {
     if (this.#turns.isHeld(group)) this.#turns.enter(group)
-    if (group.state === 'ready' && group.pausedUntilUs > nowUs) this.#hold(group, 'paused', group.pausedUntilUs, nowUs)
+    if (group.pausedUntilUs <= nowUs) return
+    if (group.state === 'ready') this.#hold(group, 'paused', group.pausedUntilUs, nowUs)
+    this.#waiting.letLinesPass(group)
   }
 
   /** Another shape: names of keys come and go, limits, rates and numbers change. What waits is looked at anew. */

@@ -213,6 +213,14 @@ export class Waiting {
     for (const lane of this.#of.turns.readyLanes(group).slice(0, DUE)) this.leave(lane, nowUs)
   }
 
+  /** A group is paused: lines in which its lanes stand first go on without them. */
+  letLinesPass(group: Group): void {
+    for (const lane of this.#of.turns.lanes) {
+      const line = lane.group === group.name && lane.state === 'line' ? lane.ticket?.cell.line : undefined
+      if (line?.first() === lane) line.dueUs = 0
+    }
+  }
+
   #giveUp(lane: Lane, nowUs: number): void {
     this.leave(lane, nowUs)
     this.#of.turns.laneReady(lane)

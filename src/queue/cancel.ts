@@ -125,8 +125,6 @@ function checkCancelOptions(call: string, options: CancelOptions, known: readonl
 
 /** A value that is undefined by mistake would cancel all. */
 function checkCancelFilter(filter: CancelFilter): void {
-  const isObject = typeof filter === 'object' && filter !== null && !Array.isArray(filter)
-  checkArgument(isObject, 'cancelJobs: which jobs', '{ group, name, olderThanMs }', filter)
   checkCallOptions('cancelJobs', filter, ['group', 'name', 'olderThanMs'])
   for (const name of ['group', 'name'] as const) {
     const isRight = typeof filter[name] === 'string' && filter[name] !== ''

@@ -95,7 +95,6 @@ export class AdmitTimeout {
     } catch (error) {
       throw asUnavailable(queueName, error, false)
     }
-    reading.catch(() => {})
     throw this.#unanswered(queueName, false)
   }
 

@@ -126,6 +126,7 @@ test.each([
   ['an empty name', { name: '' }],
   ['another field', { state: 'waiting' }],
   ['a negative age', { olderThanMs: -1 }],
+  ['a list', []],
   ['no filter', undefined],
 ])('%s is refused', async (_what, filter) => {
   await expect(shop.queue({}).cancelJobs(filter as never, WHY)).rejects.toThrow(InvalidInputError)

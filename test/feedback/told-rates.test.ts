@@ -32,9 +32,20 @@ describe('a quota', () => {
   })
 
   test.each([true, false])('that is used up is a pause until its reset (adapt: %s)', async (adapt) => {
-    await loop.tell(ok({ remaining: 0, resetMs: 10_000 }), { adapt })
-    expect(loop.pausedMs).toBe(10_000)
+    for (const resetMs of [0, 1, 10_000]) {
+      await loop.tell(ok({ remaining: 0, resetMs }), { adapt })
+      expect(loop.pausedMs).toBe(resetMs)
+    }
     expect(loop.rate).toBe(200)
+  })
+
+  test('of a limit that is used up holds that limit until its reset, and takes nothing of it then', async () => {
+    await loop.queue.reset({ limits: [{ name: 'all', algorithm: 'token-bucket', rate: '1/h', burst: 2 }] })
+    await loop.fill(2)
+    await loop.tell({ ...ok({ remaining: 0, resetMs: 1000 }), scope: { limit: 'all' } })
+    expect(await loop.depart(2)).toEqual([])
+    await loop.pass(1000)
+    expect(await loop.depart(2)).toEqual([0, 0])
   })
 
   test('slows nothing without adapt', async () => {

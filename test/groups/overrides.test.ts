@@ -165,6 +165,8 @@ test('a pause of a group stays when what was set for the group is cleared', asyn
   await queue.addBulk([1, 2, 3].map(() => ({ name: 'a', data: {}, opts: { group: { id: 'a' } } })))
   const worker = shop.worker(queue, null)
   expect(await worker.getNextJob('token')).toBeUndefined()
+  const clearing = queue.clearGroup('a', { ...by, fields: ['paused' as never] })
+  await expect(clearing).rejects.toThrow("a group has no field 'paused' to be cleared")
   await queue.clearGroup('a', by)
   expect(await queue.getGroup('a')).toMatchObject({ status: 'paused', inForce: { concurrency: 2 } })
   expect(await worker.getNextJob('token')).toBeUndefined()

@@ -1,4 +1,4 @@
-import type { Job } from 'bullmq'
+import { Job } from 'bullmq'
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { InvalidShapeError, type Shape, type ShapedQueue, type ShapedWorker } from '../../src/index.ts'
@@ -115,7 +115,11 @@ class World {
     return this.#taken.filter(({ name }) => name === group).length
   }
 
-  async take(): Promise<boolean> {
+  take(): Promise<boolean> {
+    return this.#fetched(() => this.#worker.getNextJob('t', { block: false }) as Promise<Job | undefined>)
+  }
+
+  async #fetched(fetch: () => Promise<Job | undefined>): Promise<boolean> {
     const waiting = await Promise.all(GROUPS.map(async (group) => (await this.queue.getGroup(group)).waiting))
     const common = GROUPS.reduce((sum, group) => sum + Math.max(0, this.#running(group) - 1), 0)
     const hasRoom = this.#taken.length < this.#places
@@ -123,7 +127,7 @@ class World {
       const isFirst = this.#running(group) === 0
       return hasRoom && (waiting[i] as number) > 0 && (isFirst || common < this.#places - this.#keepFree)
     })
-    const job = (await this.#worker.getNextJob('t', { block: false })) as Job | undefined
+    const job = await fetch()
     if (!job) {
       expect(may).toEqual([])
       return false
@@ -139,6 +143,16 @@ class World {
 
   async complete(n: number): Promise<void> {
     await this.#leaves(n)?.moveToCompleted('', 't', false)
+  }
+
+  /** Its end takes the next one with it. */
+  async goOn(n: number): Promise<void> {
+    const job = this.#leaves(n)
+    if (!job) return
+    await this.#fetched(async () => {
+      const [, id] = ((await job.moveToCompleted('', 't', true)) ?? []) as [unknown?, string?]
+      return id ? Job.fromId(this.#worker, id) : undefined
+    })
   }
 
   async backOff(n: number): Promise<void> {
@@ -181,7 +195,7 @@ class World {
   }
 }
 
-const STEPS = ['add', 'take', 'complete', 'backOff', 'giveBack', 'promote', 'stall', 'resize', 'drain'] as const
+const STEPS = ['add', 'take', 'complete', 'goOn', 'backOff', 'giveBack', 'promote', 'stall', 'resize', 'drain'] as const
 
 test('groups that run jobs take all places but those that are kept, and no more, in any history', async () => {
   const shapes = [1, 2].flatMap((keepFree): Shape[] => [
@@ -189,7 +203,7 @@ test('groups that run jobs take all places but those that are kept, and no more,
     { concurrency: 6, groups: { keepFree }, limits: [{ name: 'host', by: 'host', rate: '1000/s', burst: 1000 }] },
   ])
   const worlds = new Map<Shape, World>()
-  const often = fc.constantFrom(...(['add', 'take', 'take', 'complete'] as const))
+  const often = fc.constantFrom(...(['add', 'take', 'take', 'goOn'] as const))
   const step = fc.tuple(fc.oneof(often, fc.constantFrom(...STEPS)), fc.nat(99))
   const history = fc.record({ shape: fc.constantFrom(...shapes), steps: fc.array(step, { maxLength: 40 }) })
   const property = fc.asyncProperty(history, async ({ shape, steps }) => {
@@ -207,7 +221,17 @@ test('groups that run jobs take all places but those that are kept, and no more,
       await world.clear()
     }
   })
-  await fc.assert(property, { numRuns: RUNS, endOnFailure: process.env.ROOM_SHRINK === undefined })
+  /** One group takes all places; then one of its jobs goes on. */
+  const steps: [(typeof STEPS)[number], number][] = [
+    ['add', 3],
+    ['add', 3],
+    ['take', 5],
+    ['goOn', 1],
+  ]
+  await fc.assert(property, {
+    ...{ numRuns: RUNS + shapes.length, endOnFailure: process.env.ROOM_SHRINK === undefined },
+    examples: shapes.map((shape) => [{ shape, steps }]),
+  })
 })
 
 test('the places of a stock client that removes a running job are found', async () => {

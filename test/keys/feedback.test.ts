@@ -143,15 +143,15 @@ test('what is left of a limit without keys, and of a shared one with them, is lo
   const limits: QueueLimit[] = [{ name: 'all', algorithm: 'token-bucket', rate: '1/h', burst: 10 }, shared]
   const [queue, other] = [shop.queue({ limits }), shop.queue({ limits })]
   await queue.addBulk(of('large', 1))
-  const { worker: first, completed } = worker(queue, () => [left(2), left(4, { limit: 'all' })])
+  const { worker: first, completed } = worker(queue, () => [left(1), left(1, { limit: 'all' })])
   await completed.reach(1)
-  await expect.poll(async () => (await other.getLimit('rpm', 'large')).remaining).toBe(2)
+  await expect.poll(async () => (await other.getLimit('rpm', 'large')).remaining).toBe(1)
   expect((await other.getLimit('rpm', 'small')).remaining).toBe(10)
   await first.close()
   // One more than is left.
-  await queue.addBulk(of('small', 5))
+  await queue.addBulk(of('small', 2))
   const { completed: more } = worker(queue, () => undefined)
-  await more.reach(4)
+  await more.reach(1)
   expect(await queue.getPrioritizedCount()).toBe(1)
 })
 

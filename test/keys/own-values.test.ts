@@ -51,19 +51,21 @@ test('a value of its own applies to the next departure if it is lower, and at on
   expect(await slots()).toEqual([21.09, 21.19, 21.29])
 })
 
-test.each(['gcra', 'token-bucket', 'leaky-bucket'] as const)(
-  'the end of a value of a %s is exact, and wakes no later',
-  async (algorithm) => {
-    await held.reset({ limits: [plan('1/s', { algorithm })] })
-    await values.set('plan', 'a', { rate: '1/h' }, { ...WHO, ttlMs: 10_000 })
-    await add(3, { keys: { model: 'a' } })
-    // What the hour had not paid back is owed at the rate of the shape.
-    const left = 1 - 10 / 3600
-    const found = await slots()
-    for (const [i, slot] of [0, 10 + left, 11 + left].entries()) expect(found[i]).toBeCloseTo(slot, 2)
-    expect(await client.keys(`${held.base}meta:limits:*`)).toEqual([`${held.base}meta:limits:changed`])
-  },
-)
+test.each([
+  ['gcra', {}],
+  ['token-bucket', {}],
+  ['leaky-bucket', {}],
+  ['gcra', { by: 'group' }],
+] as const)('the end of a value of a %s is exact, and wakes no later: %j', async (algorithm, by) => {
+  await held.reset({ groups: {}, limits: [plan('1/s', { algorithm, ...by })] })
+  await values.set('plan', 'a', { rate: '1/h' }, { ...WHO, ttlMs: 10_000 })
+  await add(3, { keys: { model: 'a' }, group: { id: 'a' } })
+  // What the hour had not paid back is owed at the rate of the shape.
+  const left = 1 - 10 / 3600
+  const found = await slots()
+  for (const [i, slot] of [0, 10 + left, 11 + left].entries()) expect(found[i]).toBeCloseTo(slot, 2)
+  expect(await client.keys(`${held.base}meta:limits:*`)).toEqual([`${held.base}meta:limits:changed`])
+})
 
 test('a value that ended while nothing left has counted until its end', async () => {
   await held.reset({ limits: [plan('1/10s', { burst: 10 })] })

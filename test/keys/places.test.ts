@@ -118,7 +118,7 @@ describe.each([
   ['two workers', 2],
 ])('with %s', (_what, count) => {
   test.each(ENDS)('the place of a job that %s goes to the next', async (_how, end, options = {}) => {
-    const queue = shop.queue({ limits: [running(1)] })
+    const queue = shop.queue({ groups: {}, limits: [running(1)] })
     const run = gate()
     shop.keep({ close: async () => run.open() })
     const workers: Worker[] = []
@@ -126,24 +126,26 @@ describe.each([
       const worker: Worker = shop.worker(
         queue,
         async (job, token) => {
-          if (job.name !== 'first' || job.attemptsStarted > 1) return
-          await run.opened
-          await end(job, token as string, worker, queue)
+          if (job.name === 'before') await run.opened
+          if (job.name === 'first' && job.attemptsStarted === 1) await end(job, token as string, worker, queue)
         },
         { concurrency: 3 },
       )
       workers.push(worker)
     }
     const departed = departuresOf(...(workers as Parameters<typeof departuresOf>))
-    await add(queue, 'first', { model: 'a' }, options)
+    const failed = eventsOf<Job>('failed', ...workers)
+    await add(queue, 'before', { model: 'a' })
     await departed.reach(1)
-    await add(queue, 'second', { model: 'a' })
+    await add(queue, 'first', { model: 'a' }, { ...options, group: { id: 'a' } })
+    await add(queue, 'second', { model: 'a' }, { group: { id: 'b' } })
     await add(queue, 'other', { model: 'b' })
     await departed.reach(2)
     expect(departed.all[1]?.id).toBe('other')
     const time = new RunningTime(client)
     run.open()
     await departed.until((all) => all.some(({ id }) => id === 'second'))
+    expect(failed.all.map(({ failedReason }) => failedReason).filter((reason) => reason !== 'failed')).toEqual([])
     // Faster than holders of places are looked at.
     expect(time.ms).toBeLessThan(900)
   })

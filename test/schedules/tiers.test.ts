@@ -38,3 +38,14 @@ test.each(['gcra', 'token-bucket', 'leaky-bucket'] as const)(
     expect(await departs(120, 'fast')).toBeCloseTo(120.5, 4)
   },
 )
+
+test('a job that another limit holds until a schedule has closed departs when that opens', async () => {
+  const limits: QueueLimit[] = [
+    { name: 'open', by: 'group', rate: openTo('16:01'), burst: 1 },
+    { name: 'slow', by: 'group', rate: '30/h', burst: 1 },
+  ]
+  await held.reset({ groups: {}, limits })
+  expect(await departs(0)).toBe(0)
+  // Not after two minutes, but at midnight.
+  expect(await departs(1)).toBeCloseTo(8 * 3600, 3)
+})

@@ -30,18 +30,26 @@ const SPANS: readonly [zone: string, from: string, to: string][] = [
   ['Asia/Amman', '2022-10-27', '2022-10-30'],
 ]
 
-type Found = [served: [service: string, next: string][], pieces: number]
+type Found = [served: [service: string, ...next: string[]][], pieces: number]
 
-/** For each two neighbours of the given times: the service between them, and when it goes on after the first; and the pieces that this took. */
+/**
+ * For each two neighbours of the given times: the service between them, and when it goes on after the first: asked after
+ * all before, alone, and from the first of all; and the pieces that the first two took.
+ */
 const served = new LuaComposer(readLuaFile).text(`
 local as_text = use 'redis/as-text'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
 local rate, found = cjson.decode(ARGV[1]), {}
-local s = service.of(rate, bucket.interval(rate))
+local function new() return service.of(rate, bucket.interval(rate)) end
+local s, first = new(), tonumber(ARGV[2])
 for i = 2, #ARGV - 1 do
   local from, to = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
-  found[#found + 1] = { as_text.us(service.between(s, from, to)), as_text.us(service.after(s, from, 0)) }
+  found[#found + 1] = {
+    as_text.us(service.between(s, from, to)), as_text.us(service.after(s, from, 0)),
+    as_text.us(service.after(new(), from, 0)),
+    as_text.us(service.after(new(), first, service.between(new(), first, from))),
+  }
 end
 return { found, #s.t }`)
 
@@ -99,9 +107,9 @@ describe.each(SPANS)('%s from %s to %s', (timeZone, from, to) => {
   test('and so it is in the scripts', async () => {
     const [found] = (await client.eval(served, 0, JSON.stringify(rate), ...quarters, endUs)) as Found
     expect(found.map(([served]) => Number(served))).toEqual(expected)
-    for (const [i, [, next]] of found.entries()) {
+    for (const [i, [, ...next]] of found.entries()) {
       const open = openFrom(i)
-      if (open !== undefined) expect(Number(next)).toBe(open)
+      if (open !== undefined) expect(next.map(Number)).toEqual([open, open, open])
     }
   })
 

@@ -143,10 +143,14 @@ const CASES: readonly Case[] = [
   },
   {
     by: 'add',
-    when: 'a job without a priority comes before the held one',
+    when: 'a job without a priority comes before the held one and takes the one unit that is left',
     ...limited,
-    act: ({ queue }) => queue.add('urgent', {}, { costs: NOTHING }),
+    runs: [['spent', { costs: { tokens: 9 } }]],
+    waits: [['held', { priority: 5, costs: { tokens: 2 } }]],
+    act: ({ queue }) => queue.add('urgent', {}),
     starts: 'urgent',
+    // Another one would wait for the marker.
+    workers: 1,
   },
   {
     by: 'add',

@@ -45,8 +45,8 @@ function addDelete(functions: Command, run: Runner): void {
     .command('delete')
     .description('Deletes libraries. Programs that still use one load it again, or send the source of their scripts.')
     .argument('[libraries...]', 'their names', collectNames)
-    .option('--others', 'all but the one of this version')
-    .option('--force', 'also the one of this version, if named')
+    .option('--others', "all but this version's")
+    .option('--force', "also this version's, if named")
     .addHelpText(
       'after',
       `

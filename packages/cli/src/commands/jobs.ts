@@ -42,7 +42,7 @@ function addRetry(jobs: Command, run: Runner): void {
   const command = jobs
     .command('retry')
     .description(
-      'Puts failed jobs back, each for one more attempt; they leave at the configured rate. With --all or --failed-reason it waits ' +
+      'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason, it waits ' +
         'for places, oldest first.',
     )
     .argument('<queue>', 'the queue', parseQueueName)

@@ -59,7 +59,7 @@ function addReset(limits: Command, run: Runner): void {
 function addBlock(limits: Command, run: Runner): void {
   const option = durationOption('--for <duration>', 'how long (required)').makeOptionMandatory()
   addKey(limits.command('block'))
-    .description('Refuses a key for a while. It never shortens an earlier block; limits reset ends one.')
+    .description("Refuses a key for a while. It never shortens an earlier block; 'limits reset' ends one.")
     .addOption(option)
     .action(run(block))
 }

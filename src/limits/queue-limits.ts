@@ -32,7 +32,7 @@ export interface QueueLimit extends LimitRule {
   /** What the limit counts: a job's `costs[unit]`, or 1 if it has none; a job with 0 does not wait. Default: its `cost`. */
   readonly unit?: string
   /**
-   * `group`, a name in the jobs' `keys`, or up to 4 of these: each value or combination has the limit to itself. A job
+   * `group`, a name in the jobs' `keys`, or up to 4 of these: each value or combination is limited separately. A job
    * that lacks one is not limited.
    */
   readonly by?: string | readonly string[]
@@ -44,7 +44,7 @@ export interface QueueLimit extends LimitRule {
   readonly missing?: 'refuse'
   /** With `by`: how many values may be in use at once; a job with a further value is refused (TooManyKeysError). Default: unlimited. */
   readonly maxKeys?: number
-  /** 1 to 100 names, such as those of API keys: each has the limit to itself. */
+  /** 1 to 100 names, such as those of API keys: each is limited separately. */
   readonly pool?: readonly string[]
   /** With `pool`: `group` keeps each group on one member while that is free. Default: members take turns. */
   readonly sticky?: 'group'

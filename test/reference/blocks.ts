@@ -23,7 +23,7 @@ const OF_SHAPE: More = {
   priorityAgeingMs: 'admission.md#ageing',
   groups: 'groups.md',
   limits: 'limits.md#a-queues-limits',
-  rampUp: 'feedback.md#the-loop',
+  rampUp: 'feedback.md#the-control-loop',
   maxLatenessMs: 'algorithm.md#late-jobs',
   horizonMs: 'algorithm.md#horizon',
   onStateLoss: 'algorithm.md#lost-state',

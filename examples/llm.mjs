@@ -1,5 +1,5 @@
 // Plays the provider of two models for the programs in llm: two customers call them, one with a plan, and a request takes
-// from the account beside the jobs. Needs a Redis: REDIS_URL, or one on this machine.
+// from the same account as the jobs. Needs a Redis: REDIS_URL, or one on this machine.
 //   npm run build && node examples/llm.mjs
 import { once } from 'node:events'
 import { createServer } from 'node:http'

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import type { QueueFullError, ShapedQueue } from '../../src/index.ts'
 import { ShapedFlowProducer } from '../../src/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { Workshop } from '../worker/support.ts'
+import { departuresOf, gate, Workshop } from '../worker/support.ts'
 import { expectUntil, many, refusal, rejection, Taker } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -57,6 +57,23 @@ test('the n places of a bulk are free when the n-th job leaves', async () => {
   const [queue] = await fullQueue({ rate: '1/h', capacity: 5 })
   const { ms, head, before, after } = await told(queue, () => queue.addBulk(many(4)))
   expectUntil(ms, later(head, 3 * HOUR_MS), before, after)
+})
+
+test('where one job runs at a time, many places take as many runs', async () => {
+  const queue = shop.queue({ capacity: 100 })
+  await queue.addBulk(many(100))
+  const run = gate()
+  const worker = shop.worker(queue, async ({ id, data }) => {
+    // The first one has run for a second.
+    if (data.n === 0) await redis.client().hincrby(queue.toKey(id as string), 'processedOn', -1000)
+    else await run.opened
+  })
+  shop.keep({ close: async () => run.open() })
+  await departuresOf(worker).reach(2)
+  await queue.addBulk(many(2))
+  const some = await told(queue, () => queue.addBulk(many(64)))
+  const all = await told(queue, () => queue.addBulk(many(100)))
+  expect(Math.abs(all.ms / some.ms - 100 / 64)).toBeLessThan(0.1)
 })
 
 test('places that are free already are not waited for', async () => {

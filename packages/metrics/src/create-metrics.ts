@@ -1,83 +1,11 @@
 import { Counter, Gauge, Histogram, type OpenMetricsContentType, Registry } from 'prom-client'
-import { Inspector, type InspectorOptions, type RedisState } from 'sluice/inspect'
+import { Inspector, type InspectorOptions } from 'sluice/inspect'
 import { checkCallOptions, InvalidInputError } from 'sluice/internal'
-import { type Family, one } from './families.ts'
+import { type Family, FLEET_FAMILIES, QUEUE_FAMILIES } from './families.ts'
 import { FleetReader } from './fleet-reader.ts'
 import type { FleetReading, QueueReading } from './fleet-reading.ts'
-import { GROUP_FAMILIES } from './group-families.ts'
-import { KEY_FAMILIES } from './key-families.ts'
 import type { Point } from './points.ts'
 import { OTHER, QueueLabels } from './queue-labels.ts'
-import { STATE_FAMILIES } from './state-families.ts'
-import { TRAFFIC_FAMILIES } from './traffic-families.ts'
-
-const REFUSAL_CAUSES = ['memory', 'disk', 'replicas'] as const
-
-/** Metrics that are exported once, whatever the number of queues. */
-const FLEET_FAMILIES: readonly Family<FleetReading>[] = [
-  {
-    name: 'sluice_up',
-    type: 'gauge',
-    unit: '1 or 0',
-    help: 'Whether Redis answered in time. If not, all other numbers are stale.',
-    labels: {},
-    read: ({ up }) => one(Number(up)),
-  },
-  {
-    name: 'sluice_read_timestamp_seconds',
-    type: 'gauge',
-    unit: 'seconds since 1970',
-    help: "When the numbers were read, on Redis's clock.",
-    labels: {},
-    read: ({ atMs }) => one(atMs === undefined ? undefined : atMs / 1000),
-  },
-  {
-    name: 'sluice_replication_lag_seconds',
-    type: 'gauge',
-    unit: 'seconds',
-    help: 'How far behind the replica being read is; absent for a master.',
-    labels: {},
-    read: ({ redis }) => one(redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
-  },
-  {
-    name: 'sluice_redis_memory_used_bytes',
-    type: 'gauge',
-    unit: 'bytes',
-    help: 'Memory that counts towards `maxmemory`, on the fullest master.',
-    labels: {},
-    read: ({ redis }) => one(redis?.memory?.usedBytes),
-  },
-  {
-    name: 'sluice_redis_memory_max_bytes',
-    type: 'gauge',
-    unit: 'bytes',
-    help: 'The limit that `maxmemory` sets; absent if there is none.',
-    labels: {},
-    read: ({ redis }) => one(redis?.memory?.maxBytes),
-  },
-  {
-    name: 'sluice_redis_refuses_writes',
-    type: 'gauge',
-    unit: '1 or 0',
-    help: 'Whether Redis refuses writes, and why; absent for a replica.',
-    labels: { cause: REFUSAL_CAUSES },
-    read: ({ redis }) => (redis?.role === 'master' ? refusals(redis) : []),
-  },
-  {
-    name: 'sluice_unread_queues',
-    type: 'gauge',
-    unit: 'queues',
-    help: 'Queues left out because a cluster node does not answer.',
-    labels: { queue: [] },
-    read: ({ unreadQueues }) => [...unreadQueues].map(([queue, value]) => ({ labels: { queue }, value })),
-  },
-]
-
-function refusals({ refusesWrites }: RedisState) {
-  return REFUSAL_CAUSES.map((cause) => ({ labels: { cause }, value: Number(cause === refusesWrites) }))
-}
-
-const QUEUE_FAMILIES = [...TRAFFIC_FAMILIES, ...STATE_FAMILIES, ...GROUP_FAMILIES, ...KEY_FAMILIES]
 
 export interface MetricsOptions {
   /** As in BullMQ: an ioredis client or its options. A read-only user or a replica is enough. */

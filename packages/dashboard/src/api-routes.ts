@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { ProblemError } from 'sluice-gateway/internal'
 import type { Caller } from './access.ts'
-import type { FleetReader } from './fleet-reader.ts'
-import { type FleetFacts, fleetAnswer } from './fleet-reader.ts'
+import { type FleetFacts, type FleetReader, fleetAnswer } from './fleet-reader.ts'
 import { withinMs } from './problems.ts'
 import { deadQuery, fleetQuery, jobsQuery, limitQuery, readQuery, seriesQuery } from './queue-params.ts'
 import type { QueueReads } from './queue-reads.ts'
@@ -17,14 +16,9 @@ export interface ApiParts {
   readonly callerOf: (request: FastifyRequest) => Caller
 }
 
-interface Named {
-  Params: { name: string }
-}
-
 /** The routes that only read. */
-export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, callerOf }: ApiParts): void {
-  const nameOf = (request: FastifyRequest<Named>) =>
-    knownName(fleet, callerOf(request as FastifyRequest), request.params.name)
+export function addApiRoutes(api: FastifyInstance, parts: ApiParts): void {
+  const { fleet, reads, facts, callerOf } = parts
   api.get('/fleet', async (request) => {
     const terms = readQuery(fleetQuery, request.query)
     return fleetAnswer(await within(fleet.page(terms, callerOf(request).identity)), facts)
@@ -35,57 +29,43 @@ export function addApiRoutes(api: FastifyInstance, { fleet, reads, facts, caller
     const { jobs, ...searched } = await within(reads.findJob(seen, request.params.id))
     return orNothing(jobs.length > 0 ? { jobs, ...searched } : undefined)
   })
-  api.get<Named>('/queues/:name', async (request) => orNothing(await within(reads.news(await nameOf(request)))))
-  api.get<Named>('/queues/:name/series', async (request) => {
-    const { since } = readQuery(seriesQuery, request.query)
-    return within(reads.series(await nameOf(request), since))
+  addQueueRoutes(api, parts)
+}
+
+/** A request about a queue, or about a part of it. */
+type QueueRequest = FastifyRequest<{ Params: { name: string; id: string; limit: string } }>
+
+function addQueueRoutes(api: FastifyInstance, { fleet, reads, callerOf }: ApiParts): void {
+  const identityOf = (request: QueueRequest) => callerOf(request as FastifyRequest).identity
+  const add = (path: string, read: (name: string, request: QueueRequest) => Promise<unknown>) =>
+    api.get(`/queues/:name${path}`, async (request: QueueRequest) => {
+      const name = await knownName(fleet, callerOf(request as FastifyRequest), request.params.name)
+      return orNothing(await within(read(name, request)))
+    })
+  add('', (name) => reads.news(name))
+  add('/series', async (name, { query }) => reads.series(name, readQuery(seriesQuery, query).since))
+  add('/jobs', async (name, { query }) => {
+    const { state, failedReason, ...page } = readQuery(jobsQuery, query)
+    return failedReason === undefined ? reads.jobs(name, state, page) : reads.failedJobs(name, failedReason, page)
   })
-  api.get<Named>('/queues/:name/jobs', async (request) => {
-    const { state, failedReason, ...page } = readQuery(jobsQuery, request.query)
-    const name = await nameOf(request)
-    if (failedReason !== undefined) return within(reads.failedJobs(name, failedReason, page))
-    return within(reads.jobs(name, state, page))
-  })
-  api.get<Named>('/queues/:name/failed-reasons', async (request) => within(reads.failedReasons(await nameOf(request))))
-  api.get<Named>('/queues/:name/dead', async (request) => {
+  add('/failed-reasons', (name) => reads.failedReasons(name))
+  add('/dead', async (name, request) => {
     const { from, ...page } = readQuery(deadQuery, request.query)
-    const name = await nameOf(request)
-    checkReach(callerOf(request as FastifyRequest).identity, from)
-    return within(reads.dead(name, from, page))
+    checkReach(identityOf(request), from)
+    return reads.dead(name, from, page)
   })
-  addPartRoutes(api, { reads, callerOf, nameOf })
-  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id', async (request) => {
-    const name = await nameOf(request as FastifyRequest<Named>)
-    return orNothing(await within(reads.job(name, request.params.id)))
-  })
-  api.get<Named & { Params: { id: string } }>('/queues/:name/jobs/:id/explain', async (request) => {
-    const name = await nameOf(request as FastifyRequest<Named>)
-    const found = orNothing(await within(reads.explain(name, request.params.id)))
-    return withoutForeign(callerOf(request as FastifyRequest).identity, found)
-  })
-}
-
-type PartsOfQueue = Pick<ApiParts, 'reads' | 'callerOf'> & {
-  readonly nameOf: (request: FastifyRequest<Named>) => Promise<string>
-}
-
-/** Groups, and values of limits by keys. */
-function addPartRoutes(api: FastifyInstance, { reads, callerOf, nameOf }: PartsOfQueue): void {
-  api.get<Named>('/queues/:name/groups', async (request) =>
-    orNothing(await within(reads.groups(await nameOf(request)))),
-  )
-  api.get<Named & { Params: { id: string } }>('/queues/:name/groups/:id', async (request) => {
-    const name = await nameOf(request as FastifyRequest<Named>)
-    return orNothing(await within(reads.group(name, request.params.id)))
-  })
-  api.get<Named>('/queues/:name/limits', async (request) =>
-    orNothing(await within(reads.limitValues(await nameOf(request)))),
-  )
-  api.get<Named & { Params: { limit: string } }>('/queues/:name/limits/:limit', async (request) => {
+  add('/groups', (name) => reads.groups(name))
+  add('/groups/:id', (name, { params }) => reads.group(name, params.id))
+  add('/limits', (name) => reads.limitValues(name))
+  add('/limits/:limit', async (name, request) => {
     const { keys } = readQuery(limitQuery, request.query)
-    const name = await nameOf(request as FastifyRequest<Named>)
-    const found = await within(reads.limitValue(name, request.params.limit, keys))
-    return withoutForeign(callerOf(request as FastifyRequest).identity, orNothing(found))
+    const found = await reads.limitValue(name, request.params.limit, keys)
+    return found && withoutForeign(identityOf(request), found)
+  })
+  add('/jobs/:id', (name, { params }) => reads.job(name, params.id))
+  add('/jobs/:id/explain', async (name, request) => {
+    const found = await reads.explain(name, request.params.id)
+    return found && withoutForeign(identityOf(request), found)
   })
 }
 

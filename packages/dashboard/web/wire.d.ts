@@ -73,3 +73,34 @@ export interface FoundJob {
   readonly state: JobInDetail['state']
 }
 export type Letter = Wire<DeadRow>
+
+/** What the page asks the dashboard for; `name` is that of a queue. */
+export interface Api {
+  /** @param terms the page to show of very many queues */
+  getFleet(terms?: PageTerms): Promise<Fleet>
+  /** What is said of the dashboard and of Redis, without any queue. */
+  getFacts(): Promise<Fleet>
+  getQueue(name: string): Promise<QueueNews>
+  getSeries(name: string, since: Date): Promise<{ samples: Point[] }>
+  getJobs(name: string, state: string, start: number, size: number): Promise<{ jobs: Job[]; total: number }>
+  /** Failed jobs whose reason contains a text. */
+  getFailed(name: string, failedReason: string, start: number, size: number): Promise<FailedPage>
+  /** Why the jobs that failed last have failed. */
+  getFailedReasons(name: string): Promise<FailedReasons>
+  /** @param from the dead letter queue */
+  getDead(name: string, from: string, start: number, size: number): Promise<{ letters: Letter[]; total: number }>
+  getJob(name: string, id: string): Promise<JobInDetail>
+  getExplanation(name: string, id: string): Promise<Explained>
+  /** The job with this id in each queue that has one. */
+  findJob(id: string): Promise<{ jobs: FoundJob[] }>
+  getGroups(name: string): Promise<Groups>
+  getGroup(name: string, id: string): Promise<GroupInDetail>
+  getLimitValues(name: string): Promise<LimitValues>
+  getLimitValue(name: string, limit: string, keys: Readonly<Record<string, string>>): Promise<LimitValue>
+}
+
+interface FailedPage {
+  readonly jobs: Job[]
+  readonly total: number
+  readonly isTotalAtLeast: boolean
+}

@@ -66,119 +66,62 @@ const segment = (name) => encodeURIComponent(/^(~|\.{1,2}$)/.test(name) ? `~${na
 /** @param {string} name */
 const queue = (name) => `api/queues/${segment(name)}`
 
-/**
- * @param {import('../wire.d.ts').PageTerms} [terms] the page to show of very many queues
- * @returns {Promise<import('../wire.d.ts').Fleet>}
- */
+/** @type {import('../wire.d.ts').Api['getFleet']} */
 export const getFleet = (terms) => get(terms ? `api/fleet?${new URLSearchParams(queryOf(terms))}` : 'api/fleet')
 
-/**
- * What is said of the dashboard and of Redis, without any queue.
- * @returns {Promise<import('../wire.d.ts').Fleet>}
- */
+/** @type {import('../wire.d.ts').Api['getFacts']} */
 export const getFacts = () => get('api/fleet?count=0')
 
-/**
- * @param {string} name
- * @returns {Promise<import('../wire.d.ts').QueueNews>}
- */
+/** @type {import('../wire.d.ts').Api['getQueue']} */
 export const getQueue = (name) => get(queue(name))
 
-/**
- * @param {string} name
- * @param {Date} since
- * @returns {Promise<{ samples: import('../wire.d.ts').Point[] }>}
- */
+/** @type {import('../wire.d.ts').Api['getSeries']} */
 export const getSeries = (name, since) => get(`${queue(name)}/series?since=${since.toISOString()}`)
 
-/**
- * @param {string} name
- * @param {string} state
- * @param {number} start
- * @param {number} size
- * @returns {Promise<{ jobs: import('../wire.d.ts').Job[], total: number }>}
- */
-export const getJobs = (name, state, start, size) =>
-  get(`${queue(name)}/jobs?${new URLSearchParams({ state, start: String(start), count: String(size) })}`)
+/** @type {import('../wire.d.ts').Api['getJobs']} */
+export const getJobs = (name, state, start, size) => get(`${queue(name)}/jobs?${pageOf({ state }, start, size)}`)
 
-/**
- * Failed jobs whose reason contains a text.
- * @param {string} name
- * @param {string} failedReason
- * @param {number} start
- * @param {number} size
- * @returns {Promise<{ jobs: import('../wire.d.ts').Job[], total: number, isTotalAtLeast: boolean }>}
- */
-export const getFailed = (name, failedReason, start, size) => {
-  const query = { failedReason, start: String(start), count: String(size) }
-  return get(`${queue(name)}/jobs?${new URLSearchParams(query)}`)
-}
+/** @type {import('../wire.d.ts').Api['getFailed']} */
+export const getFailed = (name, failedReason, start, size) =>
+  get(`${queue(name)}/jobs?${pageOf({ failedReason }, start, size)}`)
 
-/**
- * Why the jobs that failed last have failed.
- * @param {string} name
- * @returns {Promise<import('../wire.d.ts').FailedReasons>}
- */
+/** @type {import('../wire.d.ts').Api['getFailedReasons']} */
 export const getFailedReasons = (name) => get(`${queue(name)}/failed-reasons`)
 
-/**
- * @param {string} name
- * @param {string} from the dead letter queue
- * @param {number} start
- * @param {number} size
- * @returns {Promise<{ letters: import('../wire.d.ts').Letter[], total: number }>}
- */
-export const getDead = (name, from, start, size) =>
-  get(`${queue(name)}/dead?${new URLSearchParams({ from, start: String(start), count: String(size) })}`)
+/** @type {import('../wire.d.ts').Api['getDead']} */
+export const getDead = (name, from, start, size) => get(`${queue(name)}/dead?${pageOf({ from }, start, size)}`)
 
-/**
- * @param {string} name
- * @param {string} id
- * @returns {Promise<import('../wire.d.ts').JobInDetail>}
- */
+/** @type {import('../wire.d.ts').Api['getJob']} */
 export const getJob = (name, id) => get(`${queue(name)}/jobs/${segment(id)}`)
 
-/**
- * @param {string} name
- * @param {string} id
- * @returns {Promise<import('../wire.d.ts').Explained>}
- */
+/** @type {import('../wire.d.ts').Api['getExplanation']} */
 export const getExplanation = (name, id) => get(`${queue(name)}/jobs/${segment(id)}/explain`)
 
-/**
- * The job with this id in each queue that has one.
- * @param {string} id
- * @returns {Promise<{ jobs: import('../wire.d.ts').FoundJob[] }>}
- */
+/** @type {import('../wire.d.ts').Api['findJob']} */
 export const findJob = (id) => get(`api/jobs/${encodeURIComponent(id)}`)
 
-/**
- * @param {string} name
- * @returns {Promise<import('../wire.d.ts').Groups>}
- */
+/** @type {import('../wire.d.ts').Api['getGroups']} */
 export const getGroups = (name) => get(`${queue(name)}/groups`)
 
-/**
- * @param {string} name
- * @param {string} id
- * @returns {Promise<import('../wire.d.ts').GroupInDetail>}
- */
+/** @type {import('../wire.d.ts').Api['getGroup']} */
 export const getGroup = (name, id) => get(`${queue(name)}/groups/${segment(id)}`)
 
-/**
- * @param {string} name
- * @returns {Promise<import('../wire.d.ts').LimitValues>}
- */
+/** @type {import('../wire.d.ts').Api['getLimitValues']} */
 export const getLimitValues = (name) => get(`${queue(name)}/limits`)
 
-/**
- * @param {string} name
- * @param {string} limit
- * @param {Readonly<Record<string, string>>} keys
- * @returns {Promise<import('../wire.d.ts').LimitValue>}
- */
+/** @type {import('../wire.d.ts').Api['getLimitValue']} */
 export const getLimitValue = (name, limit, keys) =>
   get(`${queue(name)}/limits/${segment(limit)}?${new URLSearchParams({ keys: JSON.stringify(keys) })}`)
+
+/**
+ * A part of a list.
+ * @param {Readonly<Record<string, string>>} of
+ * @param {number} start
+ * @param {number} size
+ */
+function pageOf(of, start, size) {
+  return new URLSearchParams({ ...of, start: String(start), count: String(size) })
+}
 
 /**
  * @param {string} name

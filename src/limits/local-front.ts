@@ -214,10 +214,6 @@ class LocalBuckets {
     return undefined
   }
 
-  forget(name: string): void {
-    this.#buckets.delete(name)
-  }
-
   /** @param fullInMs until the bucket is full */
   #refuse({ name }: Limit, burst: number, fullInMs: number, waitMs: number): LimitAnswer {
     const nowMs = this.#nowMs()
@@ -459,10 +455,6 @@ class LocalTable<T> {
   constructor(most: number, onDrop?: (entry: T) => void) {
     this.#most = most
     this.#onDrop = onDrop
-  }
-
-  get size(): number {
-    return this.#entries.size
   }
 
   get(name: string): T | undefined {

@@ -47,6 +47,7 @@ export {
   WaitTimeoutError,
 } from './errors.ts'
 export { MAX_PAUSE_MS, oneLine } from './feedback/feedback.ts'
+export { checkFields, type FieldCheck, numberFrom, wholeFrom } from './field-check.ts'
 export { urgencyOf } from './inspect/conditions.ts'
 export { compareFillLevels } from './inspect/fill-level.ts'
 export { keysText } from './inspect/keys-text.ts'

@@ -1,4 +1,4 @@
-import { InvalidInputError } from 'sluice/internal'
+import { checkFields, type FieldCheck, gotText, InvalidInputError, numberFrom, wholeFrom } from 'sluice/internal'
 import type { WaitReason } from './gate.ts'
 
 /** Thrown for an option of `createPoliteFetch` that can never work; names it, what was expected and what was given. */
@@ -43,22 +43,17 @@ export type ResolvedOptions = Required<Omit<PoliteFetchOptions, 'onWait'>> & Pic
 // Looked up at each call, so that a later replacement of the global one is used.
 const globalFetch: Fetch = (input, init) => globalThis.fetch(input, init)
 
-const isMs = (value: unknown) => Number.isFinite(value) && (value as number) >= 0
-const isWhole = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 1
-const isShare = (value: unknown) => typeof value === 'number' && value >= 0 && value <= 1
-const isFunction = (value: unknown) => typeof value === 'function'
+const MS = numberFrom(0, 'of ms')
+const FUNCTION: FieldCheck = { expected: 'a function', ok: (value) => typeof value === 'function' }
 
-const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: string, ok: (value: unknown) => boolean]>> =
-  {
-    fetch: ['a function', isFunction],
-    attempts: ['a whole number >= 1', isWhole],
-    baseMs: ['a number of ms >= 0', isMs],
-    capMs: ['a number of ms >= 0', isMs],
-    timeoutMs: ['a number of ms >= 0', isMs],
-    slowBelow: ['a number from 0 to 1', isShare],
-    maxBuckets: ['a whole number >= 1', isWhole],
-    onWait: ['a function', isFunction],
-  }
+const CHECKS: Readonly<Record<keyof PoliteFetchOptions, FieldCheck>> = {
+  fetch: FUNCTION,
+  attempts: wholeFrom(1),
+  ...{ baseMs: MS, capMs: MS, timeoutMs: MS },
+  slowBelow: { expected: 'a number from 0 to 1', ok: (value) => MS.ok(value) && (value as number) <= 1 },
+  maxBuckets: wholeFrom(1),
+  onWait: FUNCTION,
+}
 
 /**
  * Validates the options and fills in defaults.
@@ -66,26 +61,15 @@ const CHECKS: Readonly<Record<keyof PoliteFetchOptions, readonly [expected: stri
  */
 export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw new InvalidPoliteFetchOptionError(`expected an object of options; got ${shown(options)}`)
+    throw new InvalidPoliteFetchOptionError(`expected an object of options; got ${gotText(options)}`)
   }
-  for (const [name, value] of Object.entries(options)) {
-    const check = CHECKS[name as keyof PoliteFetchOptions]
-    if (!check) {
-      throw new InvalidPoliteFetchOptionError(
-        `unknown option '${name}': expected one of ${Object.keys(CHECKS).join(', ')}`,
-      )
-    }
-    const [expected, ok] = check
-    if (value !== undefined && !ok(value)) {
-      throw new InvalidPoliteFetchOptionError(`${name} must be ${expected}; got ${shown(value)}`)
-    }
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(CHECKS, name))
+  if (unknown !== undefined) {
+    const names = Object.keys(CHECKS).join(', ')
+    throw new InvalidPoliteFetchOptionError(`unknown option '${unknown}': expected one of ${names}`)
   }
+  checkFields(options, CHECKS, InvalidPoliteFetchOptionError)
   const { fetch = globalFetch, attempts = 5, baseMs = 500, capMs = 20_000, timeoutMs = 300_000 } = options
   const { slowBelow = 0.2, maxBuckets = 1000, onWait } = options
   return { fetch, attempts, baseMs, capMs, timeoutMs, slowBelow, maxBuckets, ...(onWait && { onWait }) }
-}
-
-function shown(value: unknown): string {
-  // JSON has no bigint.
-  return typeof value === 'object' || typeof value === 'string' ? JSON.stringify(value) : String(value)
 }

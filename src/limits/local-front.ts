@@ -78,7 +78,7 @@ export class LocalFront {
     }
   }
 
-  /** See local-bound.ts. */
+  /** See {@link overshootBound}. */
   get overshootBound(): number {
     return this.#overshootBound
   }
@@ -275,7 +275,7 @@ class Share {
 
 /**
  * Shares of a limit, each leased by one ordinary take and used in memory. Each key has at most one lease under way;
- * callers that arrive meanwhile wait for it, in order. For how much may pass above the limit, see local-bound.ts.
+ * callers that arrive meanwhile wait for it, in order. For how much may pass above the limit, see `overshootBound`.
  */
 class LocalShares {
   readonly #options: SyncOptions

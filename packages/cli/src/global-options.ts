@@ -24,9 +24,11 @@ const REDIS_PROTOCOLS = ['redis:', 'rediss:']
 export function addGlobalOptions(program: Command): void {
   // Defaults are filled in below: an empty variable counts as unset.
   program
-    .addOption(new Option('--redis-url <url>', `where the queues are (default: ${DEFAULT_URL})`).env('REDIS_URL'))
+    .addOption(
+      new Option('--redis-url <url>', `URL of the Redis with the queues (default: ${DEFAULT_URL})`).env('REDIS_URL'),
+    )
     .addOption(new Option('--read-url <url>', 'a replica to read from').env('REDIS_READ_URL'))
-    .addOption(new Option('--prefix <text>', `prefix of the keys (default: ${DEFAULT_PREFIX})`).env('PREFIX'))
+    .addOption(new Option('--prefix <text>', `key prefix (default: ${DEFAULT_PREFIX})`).env('PREFIX'))
     .addOption(new Option('--cluster', 'the URL names a node of a Redis Cluster').env('REDIS_CLUSTER'))
     .option('--by <name>', 'who makes the change, for the history (default: user@host)')
     .option('--json', 'print JSON')

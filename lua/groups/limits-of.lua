@@ -24,7 +24,7 @@ local shapes = use 'shape/shapes'
 local function group_limits_of(base, shape, now)
   if not shape.keyed_limits then return nil end
   local keyed, known = parsed.keyed(shape), {}
-  local limits, id = { revision = keyed.revision }, base .. keyed.revision
+  local limits = { revision = keyed.revision, tiered = keyed.tiered }
   for i, l in ipairs(keyed.all) do
     known[i], l.charges_since = l, nil
     -- Its switch is read in each call.
@@ -33,9 +33,6 @@ local function group_limits_of(base, shape, now)
       for field, value in pairs(l) do known[i][field] = value end
     end
   end
-  -- Whether they depend on the tier of a job.
-  limits.tiered = string.find(shape.keyed_limits, '"tiers":', 1, true) ~= nil
-  limits.plans = string.find(shape.keyed_limits, '"plan":', 1, true) ~= nil
 
   -- The value of a job under a limit: for several keys, each after its length. Nil if it lacks one of them.
   local function value_of(l, group, keys)
@@ -85,14 +82,13 @@ local function group_limits_of(base, shape, now)
     return l
   end
 
-  -- The limit as it applies to one value. keys: of a job, or nil
+  -- The limit, which is prepared unless it is shared, as it applies to one value. keys: of a job, or nil
   local function in_force(l, value, keys)
     if l.shared then return prepared(l) end
-    if l.plan then return own_values.in_force(base, prepared(l), value, nil, now) end
+    if l.plan then return own_values.in_force(base, l, value, nil, now) end
     local tier = keys and keys[':tier']
-    if shape.own_limits and shape.own_limits[l.name] then return own_values.in_force(base, prepared(l), value, tier, now) end
-    if not (tier and l.tiers) then return prepared(l) end
-    return own_values.of_tier(prepared(l), tier)
+    if shape.own_limits and shape.own_limits[l.name] then return own_values.in_force(base, l, value, tier, now) end
+    return tier and l.tiers and own_values.of_tier(l, tier) or l
   end
 
   -- The cell of a value: value as value_of returns it, for reports/audit; key: the end of the key of its state
@@ -103,13 +99,13 @@ local function group_limits_of(base, shape, now)
 
   -- The cells of a job. lane: as groups/lane-keys has it, nil if that is not known to say all
   local function cells_of(group, keys, lane)
-    if lane and lane.cells_of == id then return lane.cells end
+    if lane and lane.cells_of == keyed then return lane.cells end
     local cells = {}
     for i, l in ipairs(known) do
       local value = value_of(l, group, keys)
       if value then cells[#cells + 1] = cell_of(i, key_of(l, group, keys, value), value) end
     end
-    if lane then lane.cells, lane.cells_of = cells, id end
+    if lane then lane.cells, lane.cells_of = cells, keyed end
     return cells
   end
 
@@ -162,7 +158,7 @@ local function group_limits_of(base, shape, now)
   -- if it has none; lane: as in cells_of
   function limits.open(group, keys, lane)
     local parts = parts_of(cells_of(group, keys, lane), keys)
-    if not limits.plans then return parts end
+    if not keyed.has_plans then return parts end
     for _, part in ipairs(parts) do if part.l.plan then part.keys = keys_of(part.l, group, keys) end end
     return parts
   end

@@ -54,7 +54,7 @@ end
 -- lasts: how long it matters, µs from now
 function limit_state.store(key, lasts, ...)
   redis.call('PSETEX', key, math.ceil(lasts / 1000) + limit_state.SLACK_MS,
-    struct.pack(select('#', ...) > 4 and SCHEDULED or FORMAT, ...))
+    struct.pack(select(5, ...) and SCHEDULED or FORMAT, ...))
 end
 
 -- Adds to a limit of a queue the lowest rate that may follow that of a state by itself, for bucket.kept_us: its own, that of
@@ -76,13 +76,8 @@ end
 -- queue's limit: as in bucket.kept_us
 function limit_state.keep(s, l, lasts, level)
   if l.lowest then lasts = bucket.kept_us(lasts, l.interval, l.lowest) end
-  if not l.service then
-    local ms = math.ceil(lasts / 1000) + limit_state.SLACK_MS
-    return redis.call('PSETEX', s.key, ms, struct.pack(FORMAT, s.now, level, l.interval, s.ahead))
-  end
-  local ends_ms = math.ceil((service.after(l.service, s.now, lasts) - s.now) / 1000) + limit_state.SLACK_MS
-  redis.call('PSETEX', s.key, string.format('%.0f', ends_ms),
-    struct.pack(SCHEDULED, s.now, level, l.interval, s.ahead, l.schedule_id))
+  if l.service then lasts = service.after(l.service, s.now, lasts) - s.now end
+  limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead, l.schedule_id)
 end
 
 -- The debt of a level, µs at an interval, and the level of a debt, at the limit's interval.

@@ -67,11 +67,15 @@ function parsed.needs_whole_groups(given)
   return given and (string.find(given, '"order":"strict"', 1, true) or string.find(given, '"keepFree":', 1, true)) ~= nil
 end
 
--- The limits with `by` of a shape, decoded once: revision, which changes with them, and all.
+-- The limits with `by` of a shape, decoded once: revision, which changes with them, and all; tiered: whether they depend on
+-- the tier of a job; has_plans: whether one has a plan (limits/warm-up).
 function parsed.keyed(shape)
   local kept, text = shape.__index or shape, shape.keyed_limits
   if not kept.keyed or kept.keyed.text ~= text then
-    kept.keyed = { text = text, revision = redis.sha1hex(text), all = cjson.decode(text) }
+    kept.keyed = {
+      text = text, revision = redis.sha1hex(text), all = cjson.decode(text),
+      tiered = string.find(text, '"tiers":', 1, true) ~= nil, has_plans = string.find(text, '"plan":', 1, true) ~= nil,
+    }
   end
   return kept.keyed
 end

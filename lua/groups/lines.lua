@@ -2,6 +2,7 @@ local limit_checks = use 'limits/checks'
 local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
+local job_options = use 'shape/job-options'
 
 -- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose
 -- next job has to wait for a cell stands in the line of that cell, in one line at a time, and lanes do not overtake
@@ -480,8 +481,9 @@ local function group_lines(groups)
     end
   end
 
-  -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its
-  -- slot is later. Second, whether it stands behind others. Notes in each part its line and tag there.
+  -- The part (groups/limits-of) of this queue's line for which a job has to wait, nil if it may go by `by`: it stands
+  -- behind a line, or its slot is later. Second, whether it stands behind others. Notes in each part its line and tag
+  -- there.
   local function waits_for(g, pick, by)
     local latest, until_us, behind = nil, 0, nil
     pick.ticket = ticket_of(g, pick.lane)
@@ -497,8 +499,7 @@ local function group_lines(groups)
       end
     end
     if behind then return behind, true end
-    if until_us > by then return latest end
-    return not_own_turn(g, pick)
+    return until_us > by and latest or nil
   end
 
   -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that
@@ -558,7 +559,8 @@ local function group_lines(groups)
       if other ~= cell then step_out(g, lane, other, ticket.tried and other ~= ticket.cell) end
     end
     step_in(g, lane, cell, ticket.places[cell].tag)
-    ticket.cell, ticket.rank, ticket.tried = cell, groups.lane_held(g, pick.group, lane), nil
+    groups.lane_held(g, pick.group, lane)
+    ticket.cell, ticket.rank, ticket.tried = cell, pick.rank, nil
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
     local line = line_of(g, cell)
@@ -576,8 +578,9 @@ local function group_lines(groups)
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
   function groups.may_pass(g, pick, by)
-    if not g.lined and pick.slot <= by and not not_own_turn(g, pick) then return true end
-    local part, behind = waits_for(g, pick, by)
+    local part, behind
+    if g.lined or pick.slot > by then part, behind = waits_for(g, pick, by) end
+    if not part then part, behind = not_own_turn(g, pick) end
     if not part then return true end
     stand(g, pick, part, behind)
     return false
@@ -603,6 +606,18 @@ local function group_lines(groups)
     local place = first.places[cell]
     if place.tier ~= part.l.tier then return set_due(g, cell, g.now) end
     set_due(g, cell, g.now + math.ceil(part.l.verbs.earliest(part.s, part.l, place.units + part.l.kept)))
+  end
+
+  -- A job has departed whose lane had waited in a line. If the next one has to wait too, the lane stands in a line at
+  -- once, instead of at the next turn of its group. Returns whether it does. pick.rank: its rank from now on
+  function groups.stands_again(g, pick)
+    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.following, pick.known)
+    if deferred or deadline or (keys and keys[':tier']) ~= pick.tier then return false end
+    if pick.bucket and groups.slot(g, pick.bucket, cost) > pick.by then return false end
+    g.limits.slot(pick.parts, cost, costs)
+    local part, behind = waits_for(g, pick, pick.by)
+    if part then stand(g, pick, part, behind) end
+    return part ~= nil
   end
 
   -- The same, of all its cells.

@@ -13,6 +13,8 @@
 // - a group is tried before its lanes: paused, full, its rate for the first job of each, then the cells
 // - 64 lanes are tried for a job; 16 cells let a lane go at once
 // - a job that does not leave because of the queue's rate or limits stays where it is
+// - a lane that has waited in a line stands in one again at its departure, if its next job has to wait and is of the same tier.
+//   One that has not waited is looked at again at its next turn, by which its cells may have room
 // - without lines, the lane of jobs that have neither a group nor a key comes when a call that takes a job finds it, as those
 //   jobs do in a queue without keys
 // - any removal of a job has a group that its rate holds looked at again, as today
@@ -369,7 +371,7 @@ export class ReferenceKeys {
       const job = this.#headOf(choice.lane)
       const slot = this.#gate.slot(job, Math.max(choice.slotUs, soonUs), nowUs)
       if (slot.slotUs > latestUs) return { untilUs: slot.slotUs, heldId: job.id }
-      return this.#depart(choice.lane, job, slot, nowUs)
+      return this.#depart(choice.lane, job, slot, { nowUs, byUs: isAhead ? latestUs : soonUs })
     }
     return { untilUs: nowUs }
   }
@@ -433,8 +435,9 @@ export class ReferenceKeys {
     this.#waiting.letOthersPass(group, nowUs)
   }
 
-  #depart(lane: Lane, job: Job, slot: QueueSlot, nowUs: number): Departure {
+  #depart(lane: Lane, job: Job, slot: QueueSlot, { nowUs, byUs }: { nowUs: number; byUs: number }): Departure {
     const group = this.#turns.group(lane.group)
+    const hasWaited = lane.ticket !== undefined
     const { slotUs } = slot
     const { needs: all, cells } = this.#meanings.of(job)
     const needs = all.filter(({ cell }) => !cell.isOff(nowUs))
@@ -456,9 +459,18 @@ export class ReferenceKeys {
     } else {
       this.#numbers += 1
       lane.turn = this.#numbers
+      if (hasWaited && this.#headOf(lane).tier === job.tier) this.#standAgain(lane, byUs, nowUs)
     }
     if (!this.#features.lines) this.#follow(group, nowUs)
     return { id: job.id, slotUs }
+  }
+
+  /** A lane that has waited in a line stands in one at once where its next job has to wait, unless its group's rate holds that. */
+  #standAgain(lane: Lane, byUs: number, nowUs: number): void {
+    const group = this.#turns.group(lane.group)
+    const rateUs = slotByRate(group, this.#settings(group), this.#headOf(lane).cost, nowUs)
+    if (rateUs > byUs || this.#meanings.areMixed || this.#waiting.try(lane, byUs, nowUs) !== undefined) return
+    if (!this.#turns.firstLane(group)) this.#turns.noLane(group)
   }
 
   /** Without lines, the rate of a group and a time hold the next one at once. */

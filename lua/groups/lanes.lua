@@ -27,7 +27,7 @@ local function group_lanes(groups)
     local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted', 'verified')
     g.lanes, g.sorts_new, g.lined, g.unsorted = shape.lanes, f[1] and true or false, f[2] and true or false, f[3] and true or false
     g.verified = tonumber(f[4]) or 0
-    g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed = 0, {}, {}, {}, {}
+    g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed, g.dues = 0, {}, {}, {}, {}, {}
   end
 
   local function netstring(text)

@@ -210,16 +210,19 @@ local function group_lanes(groups)
     if runs and pick.parts then groups.cells_served(g, pick)
     elseif g.lined and not groups.limits_apply(g) then groups.leave_line(g, lane) end
     if pick.following then
-      pick.rank = as_text.us(rank_of(g, lane, pick.following_score, groups.next_number(g)))
+      -- If no other one is ready or waits, it keeps its turn.
+      local before = pick.rank
+      local number = pick.is_alone and not g.lined and tonumber(before) or groups.next_number(g)
+      pick.rank = as_text.us(rank_of(g, lane, pick.following_score, number))
       if not (waited and pick.known and groups.stands_again(g, pick)) then
-        redis.call('ZADD', lanes_of(g, group), pick.rank, lane)
+        if pick.rank ~= before then redis.call('ZADD', lanes_of(g, group), pick.rank, lane) end
         return groups.move(g, group, tag)
       end
     else
       redis.call('ZREM', lanes_of(g, group), lane)
       if g.lined then groups.leave_line(g, lane) end
     end
-    if redis.call('EXISTS', lanes_of(g, group)) == 1 then return groups.move(g, group, tag) end
+    if not pick.is_alone then return groups.move(g, group, tag) end
     groups.no_lane(g, group, tag, pick.following)
   end
 
@@ -243,10 +246,11 @@ local function group_lanes(groups)
     local full = group ~= '' and g.enforced and groups.is_full(g, group, s.concurrency)
     local waits = false
     repeat
-      local lane, rank = groups.first_lane(g, group)
+      local lane, rank, is_alone = groups.first_lane(g, group)
       if not lane and not groups.sort_lanes(g, group) then return groups.no_lane(g, group, tag, waits) end
       g.tries = g.tries + 1
-      local pick = lane and groups.lane_pick(g, group, tag, lane, rank)
+      local pick = lane and groups.lane_pick(g, group, tag, lane)
+      if pick then pick.rank, pick.is_alone = rank, is_alone end
       local found = pick and groups.try_lane(g, pick, s, full, by)
       if found ~= false and pick then return found end
       waits = waits or found == false
@@ -299,10 +303,10 @@ local function group_lanes(groups)
     redis.call('ZREM', lanes_of(g, group), lane)
   end
 
-  -- The lane of a group whose turn it is, and its rank; nil if none is ready.
+  -- The lane of a group whose turn it is, its rank, and whether no other one is ready; nil if none is.
   function groups.first_lane(g, group)
-    local first = redis.call('ZRANGE', lanes_of(g, group), '0', '0', 'WITHSCORES')
-    return first[1], first[2]
+    local first = redis.call('ZRANGE', lanes_of(g, group), '0', '1', 'WITHSCORES')
+    return first[1], first[2], not first[3]
   end
 
   -- The first job of that lane; nil if there is none.
@@ -314,7 +318,7 @@ local function group_lanes(groups)
   end
 
   -- The first job of a lane and the one after it, in the form of a pick; nil if the lane has none.
-  function groups.lane_pick(g, group, tag, lane, rank)
+  function groups.lane_pick(g, group, tag, lane)
     local key = lane_jobs(g, lane)
     local heads = g.ageing and g.ageing.first_two(key) or redis.call('ZRANGE', key, '0', '1', 'WITHSCORES')
     local id = heads[1]
@@ -326,7 +330,7 @@ local function group_lanes(groups)
     return {
       weight = 1, cost = 1, deferred = false, is_strict = false, is_paced = false, hold = nil, bucket = nil, parts = nil,
       group = group, id = id, number = as_text.us(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = 0,
-      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, rank = rank, following = heads[3], following_score = heads[4],
+      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, rank = nil, is_alone = false, following = heads[3], following_score = heads[4],
     }
   end
 

@@ -228,7 +228,7 @@ const CARELESS = [
     '',
   ],
   ['keeps a key without a limit', "and part.l.mode == 'enforce' and line_of", 'and line_of'],
-  ['has a lane that was served go first again', 'groups.next_number(g)))\nif not (waited', '0))\nif not (waited'],
+  ['has a lane that was served go first again', 'or groups.next_number(g)', 'or 0'],
   ['has a lane that waited stand in line at its next turn only', 'and groups.stands_again(g, pick)', 'and false'],
 ] as const
 

@@ -93,6 +93,8 @@ export class ReferenceKeys {
   /** Whether lanes may be tried up to the horizon in this call. */
   #goesAhead = false
   #leases = 0
+  /** Whether a lane had a place in a line as this call began. */
+  #isLined = false
 
   /** @param nowUs when the queue begins */
   constructor(shape: Shape, features: Features = ALL_FEATURES, nowUs = 0) {
@@ -378,6 +380,7 @@ export class ReferenceKeys {
 
   /** What has to be done once before the first job of a call is chosen. */
   #begin(nowUs: number): void {
+    this.#isLined = this.#waiting.hasLines
     if (this.#isStale) this.#markStale()
     this.#renewStale()
     for (const group of this.#turns.all) this.#endPause(group, nowUs)
@@ -438,6 +441,7 @@ export class ReferenceKeys {
   #depart(lane: Lane, job: Job, slot: QueueSlot, { nowUs, byUs }: { nowUs: number; byUs: number }): Departure {
     const group = this.#turns.group(lane.group)
     const hasWaited = lane.ticket !== undefined
+    const isAlone = this.#turns.readyLanes(group).length === 1 && !this.#isLined && !this.#waiting.hasLines
     const { slotUs } = slot
     const { needs: all, cells } = this.#meanings.of(job)
     const needs = all.filter(({ cell }) => !cell.isOff(nowUs))
@@ -457,8 +461,10 @@ export class ReferenceKeys {
       // That no other of the plain jobs waits is found at their next turn.
       if (!this.#turns.firstLane(group) && !this.#isPlain(lane)) this.#turns.noLane(group)
     } else {
-      this.#numbers += 1
-      lane.turn = this.#numbers
+      if (!isAlone) {
+        this.#numbers += 1
+        lane.turn = this.#numbers
+      }
       if (hasWaited && this.#headOf(lane).tier === job.tier) this.#standAgain(lane, byUs, nowUs)
     }
     if (!this.#features.lines) this.#follow(group, nowUs)

@@ -57,13 +57,31 @@ function limit_state.store(key, lasts, ...)
     struct.pack(select(5, ...) and SCHEDULED or FORMAT, ...))
 end
 
--- Adds to a limit of a queue the lowest rate that may follow that of a state by itself, for bucket.kept_us: its own, that of
--- a tier, or the one after an override (follows: name -> interval, nil without one). l.lowest: its interval. Returns it
+-- Adds to a limit of a queue what may follow the rate of a state by itself, for bucket.kept_us: its own rate, that of a tier,
+-- or the one after an override (follows: name -> interval, nil without one). l.lowest: the interval of the lowest;
+-- l.closing: those rates of a limit with tiers that follow the clock, which may be closed for longer. Returns it
 function limit_state.lasting(l, follows)
   if not l.interval or l.shared then return l end
-  l.lowest = math.max(l.interval, follows and follows[l.name] or 0)
-  for _, values in pairs(l.tiers or {}) do l.lowest = math.max(l.lowest, values.interval or 0) end
+  l.lowest, l.closing = math.max(l.interval, follows and follows[l.name] or 0), {}
+  local rates = l.tiers and { l } or {}
+  for _, values in pairs(l.tiers or {}) do rates[#rates + 1] = values end
+  for _, rate in ipairs(rates) do
+    local interval = rate.interval or l.interval
+    l.lowest = math.max(l.lowest, interval)
+    local clock = rate.schedule and service.of({ nil, nil, rate.schedule }, interval)
+    if clock then l.closing[#l.closing + 1] = { interval = interval, service = clock } end
+  end
   return l
+end
+
+-- How long a debt, µs at the interval of a limit, is kept under the slowest of those rates, µs; 0 without them.
+local function closed_for(l, now, debt)
+  local lasts = 0
+  for _, rate in ipairs(l.closing or {}) do
+    local paid = service.after(rate.service, now, debt * rate.interval / l.interval)
+    lasts = math.max(lasts, paid - now + bucket.PAID_US)
+  end
+  return lasts
 end
 
 -- Whether a state is stored that is more than a paid debt.
@@ -75,9 +93,10 @@ end
 -- Stores the state of a bucket. lasts: how long its level matters, in the bucket's time, µs, at its rate; l.lowest, of a
 -- queue's limit: as in bucket.kept_us
 function limit_state.keep(s, l, lasts, level)
+  local closed = closed_for(l, s.now, lasts)
   if l.lowest then lasts = bucket.kept_us(lasts, l.interval, l.lowest) end
   if l.service then lasts = service.after(l.service, s.now, lasts) - s.now end
-  limit_state.store(s.key, lasts, s.now, level, l.interval, s.ahead, l.schedule_id)
+  limit_state.store(s.key, math.max(lasts, closed), s.now, level, l.interval, s.ahead, l.schedule_id)
 end
 
 -- The debt of a level, µs at an interval, and the level of a debt, at the limit's interval.

@@ -57,6 +57,25 @@ test.each(KINDS)(
   },
 )
 
+test.each(ALGORITHMS)(
+  'a value of a limit, %s, remembers what it owes while another tier is closed',
+  async (algorithm) => {
+    // The clock starts at 16:00.
+    const closed = { schedule: [{ from: '15:00', to: '23:00', rate: 0 }, { rate: '1/s' }] } as const
+    const limit = { ...limitOf(algorithm, { rate: '1/s', burst: 5 }), by: 'model', tiers: { other: { rate: closed } } }
+    const job = { keys: { model: 'm' } } as ShapedJobsOptions
+    const left: number[] = []
+    for (const queue of [expiring, lasting]) {
+      await queue.reset({ limits: [limit] } as Shape)
+      for (let i = 0; i < 10; i++) await queue.add(i < 5 ? job : ({ ...job, tier: 'other' } as ShapedJobsOptions))
+      expect((await queue.depart(5)).grants).toHaveLength(5)
+      await queue.advanceTo(queue.nowUs + (7 * 3600 + 2) * S)
+      left.push((await queue.depart(5)).grants.length)
+    }
+    expect(left[0]).toBe(left[1])
+  },
+)
+
 /** @returns the slots of all departures, µs */
 async function run(queue: HeldQueue, seed: number, [, shapeOf, job]: Kind): Promise<number[]> {
   const { uniform } = randomOf(seed * 0x9e3779b9)

@@ -197,7 +197,7 @@ test(`the Lua lets lanes leave as the model does, ${DECISIONS} times`, { timeout
 })
 
 const CARELESS = [
-  ['keeps a key for a lane that waits for it', 'if was_kept then\nend_keep', 'if false then\nend_keep'],
+  ['keeps a key for a lane that has left', 'if line.keeper == pick.lane then end_keep(g, line) end', ''],
   ['keeps nothing', 'if not behind then keep_others(g, pick, waited) end', ''],
   ['lets equal tags pass', 'tag > part.tag then return false end', 'tag >= part.tag then return false end'],
   ['has a lane go on with the priority of another first job', 'ticket.rank = modules.redis_as_text.us(rank)', ''],

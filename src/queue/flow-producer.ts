@@ -21,9 +21,9 @@ export interface ShapedFlowProducerOptions extends FlowProducerOptions {
   /** ms, default 5000. */
   admitTimeoutMs?: number
   /**
-   * How scripts reach Redis: as functions of a library that the first program loads ('auto'; as texts where Redis has no
-   * functions or does not let this user load them), or always as texts ('never'). Default 'auto'. A connection that several
-   * objects share uses texts if one of them says 'never'.
+   * How scripts run: as Redis Functions of a library that the first program loads ('auto'; with EVAL where Redis has no
+   * functions or does not let this user load them), or always with EVAL ('never'). Default 'auto'. A connection that
+   * several objects share uses EVAL if one of them says 'never'.
    */
   functions?: FunctionsOption
 }

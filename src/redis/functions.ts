@@ -247,7 +247,7 @@ function refuse(client: Container, { message }: Error): void {
   if (isSaid) return
   isSaid = true
   process.emitWarning(
-    `Redis refuses functions (${message}): scripts are sent as texts, which takes Redis more time. ` +
+    `Redis refuses functions (${message}): scripts run with EVAL, which takes Redis more time. ` +
       "An operator may load them (sluice functions load), or set functions: 'never'",
     { code: 'SLUICE_NO_FUNCTIONS' },
   )

@@ -3,7 +3,7 @@ import { InvalidInputError, UnsupportedOptionError } from '../errors.ts'
 import { checkFields, wholeFrom, wholeWithin } from '../field-check.ts'
 
 /**
- * Jobs of one call of the processor, which `job.getBatch()` returns. The names are those of BullMQ Pro, with
+ * Jobs of one processor call, which `job.getBatch()` returns. The names are those of BullMQ Pro, with
  * `timeoutMs` for `timeout`.
  */
 export interface BatchOptions {

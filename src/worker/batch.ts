@@ -8,7 +8,7 @@ interface Member {
   readonly reject: (error: unknown) => void
 }
 
-/** One call of the processor for several jobs, each of which ends by itself. */
+/** One processor call for several jobs, each of which ends by itself. */
 export class Batch {
   readonly #members: Member[] = []
   /** The context of the first job: spans of the processor belong to its span. */

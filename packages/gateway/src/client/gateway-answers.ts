@@ -44,12 +44,12 @@ export interface GatewayMeter {
   readonly delayed: number
   readonly active: number
   readonly refusedTotal: number
-  /** The rate in force, such as '50/s'. */
+  /** The current rate, such as '50/s'. */
   readonly rate?: string
   readonly burst?: number
   /** Units of cost that the bucket holds. */
   readonly level: number
-  /** The reason for the rate in force. */
+  /** The reason for the current rate. */
   readonly cause: string
   readonly nextDepartureAt?: string
   readonly paused: boolean

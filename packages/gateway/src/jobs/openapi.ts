@@ -32,7 +32,7 @@ const meter = z
     delayed: whole,
     active: whole,
     refusedTotal: whole,
-    rate: text.optional().describe("The rate in force, such as '50/s'."),
+    rate: text.optional().describe("The current rate, such as '50/s'."),
     burst: z.number().optional(),
     level: z.number().describe('Units of cost that the bucket holds.'),
     cause: text.describe('What sets this rate.'),

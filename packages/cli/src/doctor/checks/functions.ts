@@ -18,7 +18,7 @@ const ANY_FUNCTION = 'find-new'
 const NO_CALL = '-1'
 
 /**
- * Whether scripts run as functions of Redis, and which libraries of other versions are left. After the canary, whose client
+ * Whether scripts run as Redis Functions, and which libraries of other versions are left. After the canary, whose client
  * loads what its user may load.
  */
 export async function functions(examined: Examined): Promise<Finding[]> {
@@ -27,7 +27,7 @@ export async function functions(examined: Examined): Promise<Finding[]> {
   if (!scripts || examined.role === 'observer') return []
   const state = await stateFinding(findings, examined, scripts)
   if (state === undefined) {
-    const message = 'this server has no functions: scripts are sent as texts, which takes it more time'
+    const message = 'this server has no functions: scripts run with EVAL, which takes it more time'
     return [findings.note(message, "functions: 'never' spares a refused call each minute")]
   }
   const listing = await permitted(findings, '+function|list, which an operator has', () =>
@@ -62,14 +62,14 @@ async function stateFinding(
   if (!obstacle) throw error
   if (obstacle === 'no functions') return undefined
   if (obstacle === 'not loaded') {
-    const consequence = 'a user that may not load it sends scripts as texts, which takes Redis more time'
+    const consequence = 'the scripts of a user that may not load it run with EVAL, which takes Redis more time'
     return findings.note(
       `the library of this version, ${name}, is not loaded: ${consequence}`,
       'sluice functions load, as an operator',
     )
   }
   return findings.note(
-    'the user may not call functions: its scripts are sent as texts, which takes Redis more time',
+    'the user may not call functions: its scripts run with EVAL, which takes Redis more time',
     `grant it +fcall, as docs/acl/${role}.acl does`,
   )
 }

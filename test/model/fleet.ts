@@ -201,6 +201,13 @@ export class Fleet {
     )
   }
 
+  /** Another run of Redis begins: state may be lost. */
+  restart(atUs: number): void {
+    const { client } = this.redis.scripts
+    const key = `${this.redis.world.prefix}virtual-run`
+    this.time.at(atUs, () => void this.time.real(client.set(key, atUs.toString(16))))
+  }
+
   clearPause(atUs: number): void {
     this.time.at(atUs, () => void this.#admin.pause({ kind: 'clear' }))
   }
@@ -249,10 +256,11 @@ export class Fleet {
     const { client } = this.redis.scripts
     const pipeline = client.pipeline()
     for (const number of numbers) {
-      const { cost, costs, priority = 0, group } = this.jobs[number] as Waiting
+      const { cost, costs, priority = 0, group, keys } = this.jobs[number] as Waiting
       const opts = JSON.stringify({
         ...(cost === 1 && !costs ? {} : { cost, costs }),
         ...(group === undefined ? {} : { group: { id: group } }),
+        ...(keys && { keys }),
       })
       const fields = {
         name: 'job',

@@ -31,6 +31,8 @@ export interface Waiting {
   readonly priority?: number | undefined
   /** Those of a group leave in turn with those of others. */
   readonly group?: string | undefined
+  /** Of limits with `by`, which the schedule does not know. */
+  readonly keys?: Readonly<Record<string, string>> | undefined
   /** How often it fails, and after how long it is retried, µs. */
   readonly fails?: number | undefined
   readonly backoffUs?: number | undefined

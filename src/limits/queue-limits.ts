@@ -341,7 +341,11 @@ function planned(limit: QueueLimit, [quota]: readonly (number | null)[]): QueueL
     (field) => limit[field] !== undefined && limit[field] !== rule[field],
   )
   if (odd) throw new InvalidLimitError(`limit "${name}" has a warmUp, which says its ${odd}: leave ${odd} out`)
-  if (by === undefined) throw new InvalidLimitError(`limit "${name}" has a warmUp, which is that of values: set by`)
+  if (by === undefined) {
+    throw new InvalidLimitError(
+      `limit "${name}" has a warmUp, which is that of values: set by, such as by: 'group', under which jobs without a group share one plan`,
+    )
+  }
   if (tiers || shared) {
     throw new InvalidLimitError(`limit "${name}" has a warmUp: leave ${tiers ? 'tiers' : 'shared'} out`)
   }

@@ -382,7 +382,10 @@ test('plans are checked, by name', () => {
     [{ warmUp: { start: 1, factor: 1.01, until: 9999 } }, 'takes more than 400 days to reach 9999: raise its factor'],
     [{ warmUp: warmUp({ maxRefused: 1 }) }, 'must be a number above 0 and below 1; got 1'],
     [{ by: 'ip', warmUp: warmUp({ maxRefused: 0.1 }) }, 'maxRefused of limit "warm-up" needs by: \'group\''],
-    [{ by: undefined }, 'limit "warm-up" has a warmUp, which is that of values: set by'],
+    [
+      { by: undefined },
+      'limit "warm-up" has a warmUp, which is that of values: set by, such as by: \'group\', under which jobs',
+    ],
     [{ shared: true }, 'limit "warm-up" has a warmUp: leave shared out'],
     [{ rate: '9/day' }, 'limit "warm-up" has a warmUp, which says its rate: leave rate out'],
   ]
@@ -391,6 +394,15 @@ test('plans are checked, by name', () => {
     expect(encode(more)).toThrow(message)
   }
   expect(encode({ warmUp: { days: 3 } })).toThrow(InvalidInputError)
+})
+
+test('jobs without a group follow one plan, beside those of groups', async () => {
+  await reset()
+  for (let i = 0; i < 30; i++) await held.add()
+  await add(30)
+  expect(await leave()).toBe(2 + 2)
+  await on(1)
+  expect(await leave()).toBe(3 + 3)
 })
 
 test('what is set for a value of a plan is checked', async () => {

@@ -28,7 +28,7 @@ export interface LimitRule {
    * `concurrency`.
    */
   readonly algorithm?: Algorithm
-  /** `'100/min'` or `{ limit, period }` (ms); for windows, the period is the length. Not for `concurrency`. */
+  /** `'100/min'` or `{ limit, period }` (ms); for windows, the period is their length. Not for `concurrency`. */
   readonly rate?: RateInput | RateSchedule
   /** Buckets: units that may pass back to back after idling. Default 1: evenly spaced. */
   readonly burst?: number

@@ -20,7 +20,7 @@ export interface LimiterOptions extends LimitRule, LocalLimiting {
   readonly name: string
   /** The prefix of every Redis key. Default `sluice`. */
   readonly prefix?: string
-  /** A higher version replaces the definition for all. */
+  /** A higher version replaces the definition for all programs. */
   readonly version?: number
   /** `enforce` (default); `shadow` decides but lets everything pass (`wouldRefuse`); `off` does not decide. */
   readonly mode?: ShapeMode

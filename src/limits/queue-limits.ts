@@ -64,9 +64,9 @@ export interface QueueLimit extends LimitRule {
   readonly key?: LimitKey
   /** If shared: the limiter's `prefix`. Default: `sluice`, or the hash tag of the queue's prefix. */
   readonly prefix?: string
-  /** If shared: a higher version replaces the definition for all. */
+  /** If shared: a higher version replaces the definition for all programs. */
   readonly version?: number
-  /** Default `enforce`. */
+  /** `enforce` (default), `shadow` or `off`, as in a shape. */
   readonly mode?: ShapeMode
 }
 

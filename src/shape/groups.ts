@@ -20,9 +20,9 @@ export interface GroupFields {
   readonly capacity?: number
   /** The group's share, relative to the other groups that have jobs: 0.001 to 1000. Default 1. */
   readonly weight?: number
-  /** `'strict'`: no job of the group starts before the previous one ended for good. */
+  /** `'strict'`: no job of the group starts before the previous one has completed, or failed permanently. */
   readonly order?: 'strict'
-  /** In strict order, when a job fails for good: `'next'` (default) starts the next one, `'hold'` pauses the group. */
+  /** In strict order, when a job fails permanently: `'next'` (default) starts the next one, `'hold'` pauses the group. */
   readonly onFailed?: 'next' | 'hold'
 }
 

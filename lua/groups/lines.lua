@@ -387,10 +387,10 @@ local function group_lines(groups)
     set_due(g, cell, is_paced and math.max(g.now, at) + math.ceil(service_us(l, ticket.places[cell].units)) or 0)
   end
 
-  -- How many places of a cell are free; infinite if it has none, or if no limit counts it by now. Second, the limit.
+  -- How many places of a cell are free; infinite if it has none, or if no limit holds it by now. Second, the limit.
   local function room_of(g, cell, line)
-    local part = line.between and g.limits and g.limits.part_of_cell(cell)
-    if not part or part.l.algorithm ~= 'concurrency' then return math.huge, math.huge end
+    local part = line.between and groups.limits_apply(g) and g.limits.part_of_cell(cell)
+    if not part or part.l.algorithm ~= 'concurrency' or part.l.mode ~= 'enforce' then return math.huge, math.huge end
     return part.l.limit - part.l.kept - part.s.used, part.l.limit
   end
 

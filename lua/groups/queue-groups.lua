@@ -25,8 +25,8 @@ local shapes = use 'shape/shapes'
 -- always has one job waiting would be served after each of its departures. Groups that come later than V are in line in
 -- order of arrival, whatever their names: each gets a tag just above the last one's.
 --   meta:groups                hash: v (virtual time), t (the last tag of a new group), seq (number of the last job),
---                              tracked (1 once running jobs are recorded), at (when the current defaults began, µs, and
---                              which limits they include), seen (Redis's time, µs), back (how far it has gone back so
+--                              tracked (1 once running jobs are recorded), at (when the current defaults and rules began,
+--                              µs, and which limits they include), seen (Redis's time, µs), back (how far it has gone back so
 --                              far, µs), filled (until when buckets are full after a loss of state, µs), plain (the job
 --                              without a group that limits per group held last), none-<set> (1 if that set is certainly
 --                              empty: then it is not read), search (if one call cannot search all groups, the tag from
@@ -93,7 +93,7 @@ function groups.open(base, shape, now)
     'plain', 'counted', 'places', 'paces', 'none-ready', 'none-limited', 'none-full', 'none-paused', 'none-stale', 'none-tags', 'none-settings')
   local g = setmetatable({
     base = base, prioritized = base .. 'prioritized', now = now, v = tonumber(f[1]) or 0, t = tonumber(f[2]) or 0, tracked = f[3] == '1',
-    given = cjson.decode(shape.groups), changed_at = shape.groups_at, enforced = shape.mode == 'enforce', known = {},
+    given = cjson.decode(shape.groups), changed_at = shape.groups_at, rules_at = shape.rules_at, enforced = shape.mode == 'enforce', known = {},
     applied_at = f[4], back = tonumber(f[6]) or 0, filled = tonumber(f[7]) or 0, seq = tonumber(f[8]) or groups.FIRST,
     plain_held = f[9], counted = f[10] == '1', places_seen = f[11], paces = f[12] and true or false, sorted = 0, occupied = {}, moved = {}, begun = {}, ended = {}, kept_ms = {}, most = 1, released = {},
     together = true, strict = shape.whole_groups, ramp_up = shape.ramp_up, ageing = ageing_open(base, shape, now),
@@ -372,7 +372,7 @@ end
 -- as jobs run, but any number may be limited.
 function groups.apply_defaults(g)
   local at, limited, stale = as_text.us(g.changed_at), groups.key(g, 'limited'), groups.key(g, 'stale')
-  if g.limits then at = at .. ' ' .. g.limits.revision .. (g.enforced and '' or ' shadow') end
+  at = at .. ' ' .. as_text.us(g.rules_at) .. (g.limits and ' ' .. g.limits.revision or '')
   if g.applied_at ~= at then
     groups.note_used(g, 'stale')
     if redis.call('EXISTS', stale) == 1 then
@@ -383,6 +383,7 @@ function groups.apply_defaults(g)
     end
     groups.release_full(g)
     if g.lanes then groups.all_due(g) end
+    groups.track_again(g)
     groups.track_places(g)
     redis.call('HSET', g.base .. 'meta:groups', 'at', at)
     g.applied_at = at

@@ -49,6 +49,15 @@ local function group_running(groups)
     g.tracked = true
   end
 
+  -- In the mode `off`, neither starts nor ends are recorded.
+  function groups.track_again(g)
+    if not g.tracked then return end
+    local held = redis.call('HGETALL', g.base .. 'meta:groups:held')
+    for i = 1, #held, 2 do verify_held(g, held[i + 1], held[i]) end
+    groups.track(g)
+    groups.store_running(g)
+  end
+
   -- Scripts that choose jobs write the hash of all running ones by groups.save.
   function groups.hold(g, group, id)
     local begun = g.begun

@@ -314,7 +314,8 @@ test('answers of a language model steer the limits of that model: one that is us
 
 test('a rate that follows the clock is slowed, too, and counts down from what an answer says is left', async () => {
   const schedule = [{ rate: '100/s' }]
-  const queue = shop.queue({ limits: [{ ...RPM, rate: { schedule } }] })
+  // A job that comes late would go back, and its unit is lost soon after a change.
+  const queue = shop.queue({ limits: [{ ...RPM, rate: { schedule } }], maxLatenessMs: 60_000 })
   await queue.addBulk(of('large', 1))
   const slow = about({ kind: 'slow', rate: { limit: 1, period: HOUR_MS }, ttlMs: HOUR_MS })
   const { worker: made, changes } = worker(queue, refuses('large', slow))

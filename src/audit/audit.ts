@@ -35,7 +35,7 @@ export interface Audit {
   readonly givenBack: number
   /** Departures that no rate and no limit counted: in shadow, or off. */
   readonly unpaced: number
-  /** Separately checked parts; docs/doctor.md says where departures are split. */
+  /** Separately checked parts; docs/algorithm.md says where departures are split. */
   readonly stretches: number
   /** The worst window of the rate; undefined if no bucket paced a departure. */
   readonly worst: AuditedWindow | undefined

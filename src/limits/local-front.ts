@@ -37,6 +37,7 @@ export interface FrontOptions extends LocallyLimited {
  */
 export class LocalFront {
   readonly #behind: Behind
+  readonly #sync: SyncOptions | undefined
   readonly #codeMode: ShapeMode
   /** As far as this process knows. */
   #mode: ShapeMode
@@ -48,6 +49,7 @@ export class LocalFront {
   private constructor(options: FrontOptions, behind: Behind) {
     const { sync, local, mitigation, mode = 'enforce' } = options
     this.#behind = behind
+    this.#sync = sync
     this.#codeMode = this.#mode = mode
     this.#overshootBound = overshootBound(options)
     this.#buckets = local && new LocalBuckets(local, () => behind.nowMs())
@@ -83,9 +85,9 @@ export class LocalFront {
     return this.#overshootBound
   }
 
-  /** The limit has another definition now. */
-  follow(options: LocallyLimited): void {
-    this.#overshootBound = overshootBound(options)
+  /** The limit has another rule now. What is decided in memory is this program's choice. */
+  follow(rule: LocallyLimited): void {
+    this.#overshootBound = overshootBound(rule, this.#sync)
   }
 
   /** Units of a key were given back: it may no longer be over its limit. */
@@ -108,6 +110,8 @@ export class LocalFront {
   }
 
   #decide(limit: Limit, key: LimitKey, cost: number): Promise<LimitAnswer> {
+    // A newer program may count places: each needs a lease of its own, and others may give theirs back.
+    if (limit.algorithm === 'concurrency') return this.#behind.take(limit, key, cost)
     // Throws for an invalid cost.
     if (!(typeof cost === 'number' && cost > 0 && cost <= limit.quota)) limit.part(key, cost)
     const name = localName(key)
@@ -154,11 +158,11 @@ const SHORTEST_DAYS = { day: 1, week: 7, month: 28 }
  *   a
  *   key. With n processes that is at most n shares.
  *
- * A take that asked Redis passes when Redis decided, as it does without `sync`.
+ * A take that asked Redis passes when Redis decided, as it does without `sync`. Places of `concurrency` are never leased
+ * in memory.
  */
-export function overshootBound(options: LocallyLimited): number {
-  const { sync } = options
-  if (!sync) return 0
+export function overshootBound(options: LocallyLimited, sync = options.sync): number {
+  if (!sync || options.algorithm === 'concurrency') return 0
   const { intervalMs, share = DEFAULT_SYNC_SHARE, processes = Number.POSITIVE_INFINITY } = sync
   const bounds = rulesOf(options).map((rule) => {
     const wire = encodeRule(rule)

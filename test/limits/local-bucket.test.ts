@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { InvalidLimitError, type TierRule } from '../../src/limits/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { countAllowed, times, useLimiters } from './support/limiters.ts'
+import { countAllowed, redisTime, times, useLimiters } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
 const { client, limiter } = useLimiters(redis)
@@ -31,9 +31,14 @@ test('row 21: a local bucket in front of the global one', async () => {
 
   // What exceeds it is refused from memory.
   expect(await sentBy(() => Promise.all(times(500, () => here.take('joe'))))).toBe(0)
+  const fromMs = await redisTime(client)
   expect((await there.peek('joe')).remaining, 'and was never charged').toBe(75)
   vi.advanceTimersByTime(99)
-  expect(await here.take('joe')).toMatchObject({ allowed: false, retryAfterMs: 1 })
+  const { retryAt, ...refused } = await here.take('joe')
+  expect(refused).toMatchObject({ allowed: false, retryAfterMs: 1 })
+  // By Redis's clock, as far as the last answer told it.
+  expect(retryAt?.getTime()).toBeGreaterThanOrEqual(fromMs)
+  expect(retryAt?.getTime()).toBeLessThanOrEqual((await redisTime(client)) + 2)
   vi.advanceTimersByTime(1)
   expect((await here.take('joe')).allowed).toBe(true)
   vi.advanceTimersByTime(200)

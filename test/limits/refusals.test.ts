@@ -255,7 +255,8 @@ test('two definitions of one name: the second is refused, both are named, and th
     stored: expect.stringContaining('60/min'),
   })
   expect((error as Error).message).toMatch(/already defined as .*"60\/min".*; got .*"90\/min"/)
-  expect(await refused(second.take())).toBeInstanceOf(LimitConflictError)
+  const calls = [second.take(), second.peek(), second.wait(), second.penalty(), second.block('joe', 1), second.reset()]
+  for (const refusal of await Promise.all(calls.map(refused))) expect(refusal).toBeInstanceOf(LimitConflictError)
   // However it is written, it is the same limit.
   expect((await limiter({ name: 'conflict', rate: { limit: 60, period: 60_000 }, burst: 2 }).take()).allowed).toBe(true)
 })

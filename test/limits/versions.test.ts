@@ -50,6 +50,24 @@ test('a lower version that is already running obeys a higher one', async () => {
   expect(await old.take('joe')).toMatchObject({ allowed: false, limit: 2 })
 })
 
+test('a lower version that decides in memory may pass as much more as the stored rate lets it', async () => {
+  const old = limiter({ name: 'bound', rate: '10/s', version: 1, sync: { intervalMs: 1000 } })
+  expect(old.overshootBound).toBeCloseTo(10, 3)
+  await limiter({ name: 'bound', rate: '50/s', version: 2 }).take()
+  await old.peek()
+  expect(old.overshootBound).toBeCloseTo(50, 3)
+})
+
+test('a lower version that decides in memory asks for each place, where the stored one counts places', async () => {
+  const old = limiter({ name: 'places', rate: '1/h', burst: 9, version: 1, sync: { intervalMs: 60_000, share: 1 } })
+  await limiter({ name: 'places', algorithm: 'concurrency', concurrency: 2, version: 2 }).peek()
+  const [first, second, third] = [await old.take('joe'), await old.take('joe'), await old.take('joe')]
+  expect([first, second, third].map(({ lease }) => lease !== undefined)).toEqual([true, true, false])
+  expect(old.overshootBound).toBe(0)
+  await second.lease?.release()
+  expect((await old.take('joe')).allowed).toBe(true)
+})
+
 const replaced: readonly (readonly [what: string, old: Partial<LimiterOptions>, now: LimiterOptions])[] = [
   ['has another algorithm', { rate: '1/h', burst: 5 }, { name: 'a', algorithm: 'concurrency', concurrency: 2 }],
   ['has no share', { rate: '1/h', burst: 5, reservedShare: 0.5 }, { name: 'b', rate: '1/h', burst: 1 }],

@@ -36,9 +36,6 @@ await queue.addBulk([
   ...mails(5, 'globex', 'new.example'),
 ])
 
-// A busy machine: a mail that started late would go back, and with limits this new its unit of the day's quota stays used.
-await queue.setShape({ maxLatenessMs: 10_000 }, by)
-
 const send = async (_job) => {
   // … hand the mail to the provider
 }

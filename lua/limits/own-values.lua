@@ -178,9 +178,7 @@ function own_values.in_force(base, l, value, tier, now)
     own.counts = l.mode ~= 'off'
     if not rate and own.counts then warm_up.apply(own, own.day) end
   end
-  own.changed = {
-    key = changed_key(base), cell = cell_of(l, value), now = now, at = stored and (over[#over] or tonumber(stored.at)) or 0,
-  }
+  own.changed = { key = changed_key(base), cell = cell_of(l, value), now = now, at = over[#over] or 0 }
   return own
 end
 

@@ -19,10 +19,13 @@ test.each<[string, Omit<QueueLimit, 'name'>, boolean]>([
   ],
   ['a log', { algorithm: 'sliding-window-log', rate: `${MOST}/day` }, true],
   ['a counter', { algorithm: 'sliding-window-counter', rate: `${MOST}/day` }, true],
+  ['the first day of a plan', { warmUp: { plan: [MOST, 2 * MOST].map((quota, i) => ({ day: i + 1, quota })) } }, true],
 ])('of 200 a day exactly 200 processors run, although jobs go back late: %s', async (_what, rule, goesBack) => {
-  for (const more of [{}, { shared: true, prefix: redis.prefix }]) {
+  // Within a day late jobs may run, but not those that another limit spaces out.
+  const others: QueueLimit[] = rule.warmUp ? [{ name: 'spaced', by: 'model', rate: '1000/s', burst: 1000 }] : []
+  for (const more of rule.warmUp ? [{}] : [{}, { shared: true, prefix: redis.prefix }]) {
     const limit = { name: `quota${rule.algorithm}${rule.align}`, by: 'model', ...rule, ...more } as QueueLimit
-    const queue = shop.queue({ limits: [limit], maxLatenessMs: 40 })
+    const queue = shop.queue({ limits: [limit, ...others], maxLatenessMs: 40 })
     await queue.addBulk(Array.from({ length: 260 }, () => ({ name: 'job', data: {}, opts: { keys: { model: 'm' } } })))
     let ran = 0
     const worker = shop.worker(

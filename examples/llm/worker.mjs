@@ -27,7 +27,7 @@ async function call(job) {
 export const worker = new ShapedWorker('calls', call, {
   ...{ connection, prefix, shape },
   concurrency: 20,
-  // The limits that the API's answers steer, for the model of the job.
+  // The limits that the API's answers adjust, for the job's model.
   feedback: extendProfile(profiles.openai, { quota: { requests: 'requests', tokens: 'tokens' } }),
   removeOnComplete: { age: 3600, count: 10_000 },
   removeOnFail: { count: 5000 },

@@ -40,7 +40,7 @@ export interface Rule {
   /** Default 'queue'. */
   readonly scope?: Scope
   /**
-   * '3/10min': acts from the third match within ten minutes on, counted over all workers. For pause, slow and
+   * '3/10min': acts when three or more answers match within ten minutes, across all workers. For pause, slow and
    * concurrency. Default 'immediate'.
    */
   readonly trigger?: string

@@ -30,13 +30,13 @@ export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly
 
 /** How a ShapedWorker responds to answers of the downstream. */
 export interface FeedbackOptions {
-  /** Interprets answers, such as `profiles.stripe` of `sluice/egress`. Default: answers are not inspected. */
+  /** Interprets answers, such as `profiles.stripe` from `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
   /** Whether the rate adapts to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
   readonly adapt?: boolean | AdaptOptions
   /**
-   * What an answer about the queue holds: `'queue'` (default); `'group'`, the job's group; `{ by: 'host' }`, jobs of the
-   * same host in their `keys`; or `{ pool: 'keys' }`, the job's member of the pool `keys`.
+   * What a queue-wide answer holds: `'queue'` (default); `'group'`, the job's group; `{ by: 'host' }`, jobs with the same
+   * host in their `keys`; or `{ pool: 'keys' }`, the job's member of the pool `keys`.
    */
   readonly feedbackScope?: FeedbackScope
   /** A job fails if it is still throttled this many ms after its first throttled attempt began. Default 3 days. */

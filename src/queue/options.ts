@@ -39,7 +39,7 @@ export interface Clearing<F extends string> extends Attribution {
 export type Offer<J> = ({ accepted: true; job: J } & AdmissionEstimate) | ({ accepted: false } & Refusal)
 
 export interface ShapedQueueListener<J extends Job = Job> extends QueueListener<J> {
-  /** A job of this queue object was refused. */
+  /** A job added through this queue object was refused. */
   refused: (refusal: Refusal) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void

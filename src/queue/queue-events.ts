@@ -14,7 +14,7 @@ import { warnUnhandled } from '../redis/unhandled-errors.ts'
  */
 // biome-ignore lint/suspicious/noExplicitAny: the default is that of BullMQ's QueueEvents
 export interface ShapedQueueEventsListener<ReturnType = any> extends QueueEventsListener<ReturnType> {
-  /** `count` jobs of any producers were refused since the last event; at most one event a second. */
+  /** `count` jobs from all producers have been refused since the last event; at most one event a second. */
   refused: (args: { count: string; depth: string; capacity: string }, id: string) => void
   /** This waiting job was dropped to make room for a new one. */
   dropped: (args: { jobId: string; overflow: 'drop-oldest' | 'drop-lowest' }, id: string) => void

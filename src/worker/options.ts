@@ -63,9 +63,9 @@ export interface ShapedWorkerListener<D, R, N extends string> extends WorkerList
   late: (job: Job<D, R, N>, lateness: { latenessUs: number; clockErrorUs: number }) => void
   /** The job could not start before its `mustStartBefore`. */
   expired: (job: Job<D, R, N>, expiry: { deadline: Date }) => void
-  /** An answer of the downstream changed the rate, a pause or the concurrency. */
+  /** An answer from the downstream changed the rate, a pause or the concurrency. */
   feedback: (change: FeedbackChange) => void
-  /** An answer of the downstream concerns this job alone. */
+  /** An answer from the downstream concerns this job alone. */
   verdict: (job: Job<D, R, N>, verdict: JobVerdict) => void
   /** The stored shape changed. */
   shape: (shape: EffectiveShape, before: EffectiveShape | undefined) => void

@@ -56,7 +56,7 @@ export interface QueueRule {
   readonly jobOptions?: JobDefaults | undefined
   /** How many jobs a request may add: 1 to 200, default 200. */
   readonly maxJobs?: number | undefined
-  /** How many bytes a body may have. Default 1 MiB, as in the adapter. */
+  /** How many bytes a body may have. Default 1 MiB, as in the HTTP adapters. */
   readonly maxBodyBytes?: number | undefined
   /** How deeply arrays and objects in a body may nest. Default 64. */
   readonly maxDepth?: number | undefined

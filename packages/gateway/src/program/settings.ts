@@ -55,7 +55,7 @@ const bounds = {
   },
   keepAliveTimeoutMs: {
     variable: 'KEEP_ALIVE_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long a connection may be idle; longer than at the proxy',
+    expected: 'milliseconds from 1000: how long a connection may be idle; longer than the proxy allows',
     schema: wholeNumber(1000, 3_600_000),
     fallback: '72000',
   },

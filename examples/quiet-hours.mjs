@@ -5,7 +5,7 @@ import { ShapedQueue, ShapedWorker } from 'sluice'
 
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
-// The customer's time zone; here a domain's days begin at midnight in it too.
+// The customer's time zone; here, domains' days also begin at its midnight.
 const timeZone = process.env.TIME_ZONE ?? 'Europe/Berlin'
 
 const shape = {
@@ -21,11 +21,11 @@ const shape = {
 }
 const queue = new ShapedQueue('mails', { connection, prefix, shape })
 
-// One customer's quiet hours, in its own time zone: its jobs wait while its group has places.
+// One customer's quiet hours, in its own time zone: new jobs are accepted, and wait, while its group has places.
 const by = { by: 'support', reason: 'ticket 4711' }
 const day = { schedule: [{ from: '08:00', to: '20:00', rate: '10/s' }, { rate: 0 }], timeZone }
 await queue.setLimit('customer', 'acme', { rate: day }, by)
-// A domain that has sent for weeks continues on a later day of the plan; other domains start on day 1.
+// A domain that has sent for weeks continues on a later day of the plan; others start on day 1.
 await queue.setLimit('warm-up', 'old.example', { day: 9 }, by)
 
 const mails = (count, customer, domain) =>

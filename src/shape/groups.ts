@@ -34,11 +34,11 @@ export interface GroupShare {
 /** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, and a bound if the queue has one. */
 export interface GroupDefaults extends GroupFields {
   /**
-   * Bounds each group by the queue's free places: factor 0.001 to 1000. Default: `{ ofFree: 1 }` in a queue with a `capacity`
-   * whose groups have none.
+   * Bounds each group by `ofFree` (0.001 to 1000) × the queue's free places. Default: `{ ofFree: 1 }` in a queue with a
+   * `capacity` whose groups have none.
    */
   readonly share?: GroupShare
-  /** Places of the queue's `concurrency` for groups that have no job running. */
+  /** Places of the queue's `concurrency` kept for groups with no running job. */
   readonly keepFree?: number
   /** `'fair'` (default): jobs without a group form one of weight 1. `'first'`: they go before all groups, as in BullMQ Pro. */
   readonly ungrouped?: 'fair' | 'first'

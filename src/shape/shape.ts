@@ -29,7 +29,7 @@ export interface Shape {
   readonly reservedPlaces?: ReservedPlaces
   /** In a full queue: `reject` (default) refuses a new job; `drop-oldest` and `drop-lowest` drop a waiting one. */
   readonly overflow?: Overflow
-  /** The queue that gets a dead letter of each dropped job. */
+  /** The queue that gets a dead letter for each dropped job. */
   readonly overflowTo?: string
   /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number

@@ -66,6 +66,8 @@ function propertiesOf(declarations: Declarations, type: ts.TypeNode): string[] {
 /** What a default or the name (`_MS`) shows by itself; the error about a wrong value says it. */
 const TYPE = /^(?:a whole number|milliseconds|true or false)[^:]*: /
 
+const DISJUNCTION = new Intl.ListFormat('en-GB', { type: 'disjunction' })
+
 /** Environment variables of programs, as their help has them; one that several have has the default of each. */
 export function settingsText(tables: readonly SettingTable[], omitted: SettingTable = {}): string {
   const left = new Set(Object.values(omitted).map(({ variable }) => variable))
@@ -80,7 +82,7 @@ export function settingsText(tables: readonly SettingTable[], omitted: SettingTa
     const otherwise = [...defaults]
       .filter((one) => one !== '')
       .map((one, i) => (i > 0 ? one.replace('default ', '') : one))
-    const suffix = otherwise.length > 0 ? ` (${otherwise.join(', ')})` : ''
+    const suffix = otherwise.length > 0 ? ` (${DISJUNCTION.format(otherwise)})` : ''
     return [variable, `${expected.replace(TYPE, '')}${suffix}`] as const
   })
   return `\`\`\`\n${alignedText(lines)}\n\`\`\``

@@ -25,7 +25,9 @@ export function addGlobalOptions(program: Command): void {
   // Defaults are filled in below: an empty variable counts as unset.
   program
     .addOption(
-      new Option('--redis-url <url>', `URL of the Redis with the queues (default: ${DEFAULT_URL})`).env('REDIS_URL'),
+      new Option('--redis-url <url>', `URL of the Redis that holds the queues (default: ${DEFAULT_URL})`).env(
+        'REDIS_URL',
+      ),
     )
     .addOption(new Option('--read-url <url>', 'a replica to read from').env('REDIS_READ_URL'))
     .addOption(new Option('--prefix <text>', `key prefix (default: ${DEFAULT_PREFIX})`).env('PREFIX'))

@@ -60,7 +60,7 @@ export const FLEET_FAMILIES = familiesOf<FleetReading>({
   ],
   sluice_replication_lag_seconds: [
     'seconds',
-    'How far behind the replica being read is; absent for a master.',
+    'How far the replica that is read lags behind; absent for a master.',
     ({ redis }) => (redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
   ],
   sluice_redis_memory_used_bytes: [

@@ -48,7 +48,7 @@ const databaseTable = {
   batchRows: {
     variable: 'BATCH_ROWS',
     expected:
-      'a whole number from 1 to 1000: jobs per batch, all counted by CONCURRENCY; writes with batchSql run as one statement',
+      'a whole number from 1 to 1000: jobs per batch (CONCURRENCY counts each one); writes with batchSql run as one statement',
     schema: wholeNumber(1, 1000),
     fallback: '1',
   },

@@ -49,13 +49,13 @@ const httpTable = {
   },
   maxResponseBytes: {
     variable: 'MAX_RESPONSE_BYTES',
-    expected: 'a whole number: bytes of a response that are read at most',
+    expected: 'a whole number: maximum bytes read from a response',
     schema: wholeNumber(0, 1_073_741_824),
     fallback: '1048576',
   },
   maxBodyChars: {
     variable: 'MAX_BODY_CHARS',
-    expected: "a whole number: characters of a response that the job's result keeps at most",
+    expected: "a whole number: maximum characters of a response kept in the job's result",
     schema: wholeNumber(0, 16_777_216),
     fallback: '16384',
   },

@@ -30,7 +30,7 @@ export interface LimitAudit {
  * @param charges in the order of their times
  */
 export function auditLimit(given: QueueLimit, charges: readonly Charge[]): LimitAudit {
-  // Of a plan over days, each charge has the quota of its own.
+  // Of a warm-up plan, each charge has the quota of its own.
   const limit = onFirstDay(given)
   const { algorithm = 'gcra', name, mode = 'enforce', shared } = limit
   const departures = charges.filter(({ isSettled }) => !isSettled)

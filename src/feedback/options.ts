@@ -32,7 +32,7 @@ export type FeedbackScope = 'queue' | 'group' | { readonly by: string | readonly
 export interface FeedbackOptions {
   /** Interprets answers, such as `profiles.stripe` from `sluice/egress`. Default: answers are not inspected. */
   readonly feedback?: FeedbackSource
-  /** Whether the rate adapts to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only pause. */
+  /** Whether the rate adapts to the answers: `true`, or `{ decrease, increase, quietMs, floor }`. Default false: answers only cause pauses. */
   readonly adapt?: boolean | AdaptOptions
   /**
    * What a queue-wide answer holds: `'queue'` (default); `'group'`, the job's group; `{ by: 'host' }`, jobs with the same

@@ -46,7 +46,7 @@ export interface QueueLimit extends LimitRule {
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys: each is limited separately. */
   readonly pool?: readonly string[]
-  /** With `pool`: `group` keeps each group on one member while that is free. Default: members take turns. */
+  /** With `pool`: `group` keeps each group on one member while that member is free. Default: members take turns. */
   readonly sticky?: 'group'
   /** With `by` and `concurrency: 1`: what happens to a second job with the same value. Default `wait`. */
   readonly onConflict?: 'wait' | 'cancel-newest' | 'cancel-running'

@@ -2,7 +2,7 @@ import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidLimitError } from '../errors.ts'
 
 /**
- * A plan over days, for a limit with `by`: each value (a mail domain, a sending IP) has the quota of its own day of the
+ * A warm-up plan, for a limit with `by`: each value (a mail domain, a sending IP) has the quota of its own day of the
  * plan. A day counts if a job departed on it, in the `timeZone` of the limit; after the last one its quota stays. Give
  * `plan`, or `start`, `factor` and `until`.
  */

@@ -33,7 +33,7 @@ export interface Shape {
   readonly overflowTo?: string
   /** A job that would wait longer than this many ms is refused. */
   readonly maxWaitMs?: number
-  /** While the scheduled rate of a queue, group or limit is 0: `wait` (default) accepts jobs; `refuse` refuses them until it opens. */
+  /** While the scheduled rate of a queue, group or limit is 0: `wait` (default) accepts jobs; `refuse` refuses them until the schedule opens. */
   readonly onClosed?: 'wait' | 'refuse'
   /** Jobs that may run at once across all workers: BullMQ's global concurrency. */
   readonly concurrency?: number
@@ -49,7 +49,7 @@ export interface Shape {
   readonly mode?: ShapeMode
   /** A job that may start more than this many ms late goes back and gets a new slot. Default 100. */
   readonly maxLatenessMs?: number
-  /** Minimum look-ahead: how many ms before its slot a worker may get a job. Default 50. */
+  /** Minimum look-ahead: how many ms before its slot a job may reach a worker. Default 50. */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) keeps the rate; `burst` allows a full burst at once. */
   readonly onStateLoss?: 'hold' | 'burst'

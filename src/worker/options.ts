@@ -32,7 +32,7 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
   deadLetter?: string
   /** No jobs are fetched above this event loop utilisation, 0 to 1. Default: no limit. */
   maxLoopUtilisation?: number
-  /** Whether the worker reports itself and its starts to Redis, for views and metrics. Default true. */
+  /** Whether the worker registers itself and reports its starts in Redis, for views and metrics. Default true. */
   report?: boolean
   /** Whether scripts run as Redis Functions: `auto` (default) or `never`. */
   functions?: FunctionsOption

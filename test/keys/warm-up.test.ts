@@ -11,7 +11,7 @@ import { HeldQueue } from '../model/held-queue.ts'
 import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 
-// Plans over days: the scripts of lua/ at times that the test says.
+// Warm-up plans: the scripts of lua/ at times that the test says.
 const redis = useRedis(import.meta.url)
 const client = redis.client()
 const held = new HeldQueue(redis, client, 'held')

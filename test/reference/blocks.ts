@@ -55,7 +55,7 @@ const OF_JOB: More = {
 const OF_GROUP: More = { capacity: '#what-counts' }
 const OF_LIMIT: More = {
   by: '#by-the-keys-of-jobs',
-  warmUp: '#plans-over-days',
+  warmUp: '#warm-up-plans',
   pool: '#pools-of-keys',
   onConflict: '#one-job-at-a-time',
 }

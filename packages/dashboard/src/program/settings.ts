@@ -18,7 +18,7 @@ export const dashboardTable = {
     ...host,
     variable: '--host',
     expected:
-      'the IP address that it listens on; beyond loopback it needs --token-file, or --trust-proxy with a reason',
+      'the IP address that it listens on; a non-loopback one needs --token-file, or --trust-proxy with a reason',
   },
   port: { ...port, variable: '--port', fallback: '3030' },
   tokenFile: {

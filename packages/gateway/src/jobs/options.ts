@@ -61,7 +61,7 @@ export interface QueueRule {
   /** How deeply arrays and objects in a body may nest. Default 64. */
   readonly maxDepth?: number | undefined
   /**
-   * How long `Prefer: wait` may delay a response, ms; needs `results`. Default 0.
+   * How many ms `Prefer: wait` may delay a response; needs `results`. Default 0.
    */
   readonly maxWaitMs?: number | undefined
 }

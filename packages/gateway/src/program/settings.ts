@@ -16,7 +16,7 @@ import { readConfigFile } from './config-file.ts'
 const who = {
   host: {
     variable: 'HOST',
-    expected: 'the IP address to listen on; beyond loopback it needs TOKEN_FILE, or TRUST_PROXY with a reason',
+    expected: 'the IP address to listen on; a non-loopback one needs TOKEN_FILE, or TRUST_PROXY with a reason',
     schema: readBy(readAddress),
     fallback: '127.0.0.1',
   },
@@ -40,7 +40,7 @@ const who = {
   },
   trustProxyReason: {
     variable: 'TRUST_PROXY_REASON',
-    expected: 'how the proxies keep others out; needed beyond loopback without TOKEN_FILE',
+    expected: 'how the proxies keep others out; needed on a non-loopback HOST without TOKEN_FILE',
     schema: textLike(/^[^\p{Cc}]{0,500}$/u),
     fallback: '',
   },
@@ -55,7 +55,7 @@ const bounds = {
   },
   keepAliveTimeoutMs: {
     variable: 'KEEP_ALIVE_TIMEOUT_MS',
-    expected: 'milliseconds from 1000: how long a connection may be idle; longer than the proxy allows',
+    expected: "milliseconds from 1000: how long a connection may be idle; set it above the proxy's idle timeout",
     schema: wholeNumber(1000, 3_600_000),
     fallback: '72000',
   },

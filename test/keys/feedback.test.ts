@@ -19,8 +19,8 @@ const WHO = { by: 'ops', reason: 'test' }
 
 const about = (feedback: object) => ({ ...said, scope: { limit: 'rpm' }, ...feedback }) as unknown as Feedback
 const pause = (forMs?: number) => about({ kind: 'pause', forMs, hard: true })
-const left = (remaining: number, scope: object = { limit: 'rpm' }) =>
-  about({ kind: 'ok', remaining, resetMs: 1, scope })
+const left = (remaining: number, scope: object = { limit: 'rpm' }, resetMs = 1) =>
+  about({ kind: 'ok', remaining, resetMs, scope })
 
 const of = (model: string, count: number, opts: object = {}) =>
   Array.from({ length: count }, (_, i) => ({ name: `${model}${i}`, data: {}, opts: { keys: { model }, ...opts } }))
@@ -136,6 +136,16 @@ test.each<[string, Partial<QueueLimit>]>([
   const remaining = async (model: string) => (await queue.getLimit('rpm', model)).remaining
   await expect.poll(() => remaining('large')).toBe(3)
   expect(await remaining('small')).toBe(9)
+})
+
+test('what is used up holds its key until the reset that is named; without one, nothing is left of it', async () => {
+  const queue = shop.queue({ limits: [{ ...RPM, rate: '1/h' }] })
+  await queue.addBulk([...of('large', 1), ...of('small', 1)])
+  const { completed, changes } = worker(queue, (name) => [left(0, undefined, name.startsWith('large') ? 1 : 0)])
+  await Promise.all([completed.reach(2), changes.reach(1)])
+  const remaining = async (model: string) => (await queue.getLimit('rpm', model)).remaining
+  await expect.poll(() => remaining('small')).toBe(0)
+  expect(await remaining('large')).toBe(9)
 })
 
 test('what is left of a limit without keys, and of a shared one with them, is lowered in the same way', async () => {

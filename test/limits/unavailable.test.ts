@@ -78,6 +78,13 @@ test('a client that was closed for good is told at once; one that has not connec
   client.disconnect()
   await ended
   await expect(api.take()).rejects.toThrow('limit "lazy" is unavailable: Connection is closed')
+  // Connected again, and closed before that is done: who waits for it is told, and is not in its way later.
+  const taking = api.take().catch(String)
+  client.connect().catch(() => {})
+  await until(client, 'connect')
+  client.disconnect()
+  expect(await taking).toContain('Connection is closed')
+  expect(client.listenerCount('ready')).toBe(0)
 })
 
 test('scripts that Redis forgets are sent again: no take is lost and none counts twice', async () => {

@@ -130,6 +130,7 @@ export const ROOMS: readonly Room[] = [
       'test/inspect/',
       'test/faults/add-once',
       'packages/gateway/test/shedding/',
+      'packages/gateway/test/jobs/callers',
       ...EVERYWHERE,
     ],
   },

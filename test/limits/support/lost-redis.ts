@@ -23,7 +23,7 @@ export async function throughProxy(redis: TestRedis, options: ClientOptions = {}
 }
 
 /** Resolves when the client says so; `once` of node:events would end with each error on the way. */
-export const until = (client: Redis, event: 'ready' | 'close' | 'end') =>
+export const until = (client: Redis, event: 'connect' | 'ready' | 'close' | 'end') =>
   new Promise<void>((resolve) => client.once(event, () => resolve()))
 
 export async function takeAway({ client, proxy }: Link): Promise<void> {

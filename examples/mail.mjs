@@ -56,7 +56,7 @@ async function sendAll({ mail, worker }, count) {
 
 const { limit, period } = byApi.shape.rate
 console.log(`asked for 50/s, given ${((limit / period) * 1000).toFixed(1)}/s`)
-console.log(`${await sendAll(byApi, 60)} mails by the API, ${http.counts.refused} refused`)
+console.log(`${await sendAll(byApi, 60)} mails over the API, ${http.counts.refused} refused`)
 console.log(`${await sendAll(bySmtp, 30)} mails over SMTP, ${smtp.counts.refused} refused`)
 
 const changes = []

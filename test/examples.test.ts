@@ -208,7 +208,7 @@ test('the tutorial: a full queue refuses, and two workers share one rate', async
 test('mails keep to a provider by HTTP and by SMTP, and to one that allows less than it says', async () => {
   expect(await run(join(built.folder, 'examples'), 'mail.mjs')).toEqual([
     'asked for 50/s, given 33.3/s',
-    expect.stringMatching(/^60 mails by the API, \d refused$/),
+    expect.stringMatching(/^60 mails over the API, \d refused$/),
     expect.stringMatching(/^30 mails over SMTP, \d refused$/),
     'the queue paused: 429 Retry-After 1 s',
     expect.stringMatching(/^the rate fell from \d\d\.\d\/s to \d\d\.\d\/s$/),

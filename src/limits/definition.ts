@@ -43,7 +43,7 @@ export interface LimitRule {
   readonly concurrency?: number
   /** `concurrency`: how many ms a lease lasts unless it is extended. Default 30,000. */
   readonly leaseMs?: number
-  /** The share of the limit that queues leave to `take`, 0 to below 1. Default 0. */
+  /** The share of the limit that queues leave to `take`: at least 0, below 1. Default 0. */
   readonly reservedShare?: number
   /** After this many ms without a `take`, queues may use the reserved share. Default: the time in which a used-up limit recovers. */
   readonly lendAfterMs?: number

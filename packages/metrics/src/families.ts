@@ -60,7 +60,7 @@ export const FLEET_FAMILIES = familiesOf<FleetReading>({
   ],
   sluice_replication_lag_seconds: [
     'seconds',
-    'How far the replica that is read lags behind; absent for a master.',
+    'How far the replica in use lags behind; absent for a master.',
     ({ redis }) => (redis?.lagMs === undefined ? undefined : redis.lagMs / 1000),
   ],
   sluice_redis_memory_used_bytes: [
@@ -122,7 +122,7 @@ export const QUEUE_FAMILIES = familiesOf<QueueReading>({
   ],
   sluice_bypassed_total: [
     'jobs',
-    'Jobs that a program without Sluice started past the meter.',
+    'Jobs that a program without Sluice started, bypassing the meter.',
     ({ status }) => status.bypassedTotal,
   ],
   sluice_shadow_refused_total: [
@@ -164,7 +164,7 @@ export const QUEUE_FAMILIES = familiesOf<QueueReading>({
   ],
   sluice_lateness_seconds: [
     'seconds',
-    'How long after their slots jobs started.',
+    'How long after its slot each job started.',
     ({ status: { starts } }) => histogramPoints(inSeconds(starts.lateness), starts.latenessSumMs / 1000),
     { type: 'histogram' },
   ],
@@ -227,7 +227,7 @@ export const QUEUE_FAMILIES = familiesOf<QueueReading>({
   ],
   sluice_bucket_level_units: [
     'units of cost',
-    'The level of the bucket; it is full at the burst.',
+    'The level of the bucket, full when equal to the burst.',
     ({ status }) => status.level,
   ],
   sluice_bucket_burst_units: [
@@ -266,7 +266,7 @@ export const QUEUE_FAMILIES = familiesOf<QueueReading>({
   // The groups of a queue. Those with a label of their own are the oldest and the largest: the others are summed.
   sluice_groups: [
     'groups',
-    'Groups with waiting jobs: in line, or held by a rate or limit, by a concurrency or by a pause.',
+    'Groups with waiting jobs: in line, or held by a rate or limit, by their concurrency or by a pause.',
     ({ status }) => each('state', { ...status.groups }),
     { labels: { state: ['waiting', 'limited', 'maxed', 'paused'] } },
   ],

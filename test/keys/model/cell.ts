@@ -42,6 +42,8 @@ export class Cell {
   #own: OwnValues = {}
   #sinceUs = 0
   #shapedUs = 0
+  /** When its rates last changed, and when they did before, µs. */
+  #rated: readonly [number, number] = [0, 0]
 
   constructor(id: string, limit: Limit) {
     this.id = id
@@ -63,6 +65,7 @@ export class Cell {
     const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
       throw new Error(`limit ${limit.name} is another one: give it another name`)
+    if (ratesOf(this.#limit) !== ratesOf(limit)) this.#rated = [sinceUs, this.#rated[0]]
     this.#limit = limit
   }
 
@@ -225,6 +228,8 @@ export class Cell {
     this.#endOwn(nowUs, tier)
     const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
+    const [changedUs, earlierUs] = this.#rated
+    if (this.#model.changedUs >= 0 && this.#model.changedUs < earlierUs) this.#model.skipTo(changedUs)
     if (this.#model.rule !== wire) this.#model.change(wire, false, this.#forgottenUntilUs)
     return this.#model
   }
@@ -235,6 +240,15 @@ export class Cell {
     const known = tiers.map((tier) => JSON.stringify(wireOf(this.#limit, tier, {}).schedule))
     return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#shapedUs
   }
+}
+
+/** All rates of a bucket, to be compared. */
+function ratesOf(limit: Limit): string {
+  const rates = [undefined, ...Object.keys(limit.tiers ?? {})].map((tier) => {
+    const { interval, schedule } = wireOf(limit, tier, {})
+    return interval === undefined ? [] : [tier, interval, schedule]
+  })
+  return JSON.stringify(rates)
 }
 
 function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {

@@ -27,7 +27,7 @@ local function group_lanes(groups)
     local f = redis.call('HMGET', g.base .. 'meta:lanes', 'sorted', 'lined', 'unsorted', 'verified')
     g.lanes, g.sorts_new, g.lined, g.unsorted = shape.lanes, f[1] and true or false, f[2] and true or false, f[3] and true or false
     g.verified = tonumber(f[4]) or 0
-    g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed, g.dues = 0, {}, {}, {}, {}, {}
+    g.tries, g.lines_read, g.tickets, g.lines_changed, g.tickets_changed = 0, {}, {}, {}, {}
   end
 
   local function netstring(text)
@@ -206,24 +206,16 @@ local function group_lanes(groups)
     local group, lane = pick.group, pick.lane
     redis.call('ZREM', lane_jobs(g, lane), pick.id)
     if g.ageing then g.ageing.left({ set = lane_jobs(g, lane) }, pick.id) end
-    local waited = runs and pick.parts and pick.ticket
     if runs and pick.parts then groups.cells_served(g, pick)
     elseif g.lined and not groups.limits_apply(g) then groups.leave_line(g, lane) end
     if pick.following then
-      -- If no other one is ready or waits, it keeps its turn.
-      local before = pick.rank
-      local number = pick.is_alone and not g.lined and tonumber(before) or groups.next_number(g)
-      pick.rank = as_text.us(rank_of(g, lane, pick.following_score, number))
-      if not (waited and pick.known and groups.stands_again(g, pick)) then
-        if pick.rank ~= before then redis.call('ZADD', lanes_of(g, group), pick.rank, lane) end
-        return groups.move(g, group, tag)
-      end
-    else
-      redis.call('ZREM', lanes_of(g, group), lane)
-      if g.lined then groups.leave_line(g, lane) end
+      line_up(g, group, lane, rank_of(g, lane, pick.following_score, groups.next_number(g)))
+      return groups.move(g, group, tag)
     end
-    if not pick.is_alone then return groups.move(g, group, tag) end
-    groups.no_lane(g, group, tag, pick.following)
+    redis.call('ZREM', lanes_of(g, group), lane)
+    if g.lined then groups.leave_line(g, lane) end
+    if redis.call('EXISTS', lanes_of(g, group)) == 1 then return groups.move(g, group, tag) end
+    groups.no_lane(g, group, tag)
   end
 
   -- A lane is ready again, at its rank; and its group, if that waited for its lanes alone (waits).
@@ -246,11 +238,10 @@ local function group_lanes(groups)
     local full = group ~= '' and g.enforced and groups.is_full(g, group, s.concurrency)
     local waits = false
     repeat
-      local lane, rank, is_alone = groups.first_lane(g, group)
+      local lane = groups.first_lane(g, group)
       if not lane and not groups.sort_lanes(g, group) then return groups.no_lane(g, group, tag, waits) end
       g.tries = g.tries + 1
       local pick = lane and groups.lane_pick(g, group, tag, lane)
-      if pick then pick.rank, pick.is_alone = rank, is_alone end
       local found = pick and groups.try_lane(g, pick, s, full, by)
       if found ~= false and pick then return found end
       waits = waits or found == false
@@ -267,11 +258,10 @@ local function group_lanes(groups)
   -- False if its lane has to wait, nil if its group has to, else the pick.
   function groups.try_lane(g, pick, s, full, by)
     local group, tag = pick.group, pick.tag
-    pick.weight, pick.by = s.weight, by
+    pick.weight = s.weight
     -- In a lane of one kind, all jobs have the same keys.
-    pick.known = not (g.lanes[2] or s.is_strict) and lane_keys(pick.lane) or nil
-    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.id, pick.known)
-    pick.tier = keys and keys[':tier']
+    local known = not (g.lanes[2] or s.is_strict) and lane_keys(pick.lane) or nil
+    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.id, known)
     pick.cost, pick.deferred, pick.costs, pick.deadline = cost, deferred, costs, deadline
     local runs = groups.runs(g, deferred, deadline)
     local paced = runs and g.enforced
@@ -283,7 +273,7 @@ local function group_lanes(groups)
     pick.slot = math.max(pick.bucket and groups.slot(g, pick.bucket, cost) or 0, pick.hold or 0)
     local own, least = pick.slot, 0
     if paced and g.limits then
-      pick.parts = g.limits.open(group, keys, pick.known)
+      pick.parts = g.limits.open(group, keys, known)
       local slot, _, without_places = g.limits.slot(pick.parts, cost, costs)
       pick.slot, least = math.max(own, slot), without_places
     end
@@ -298,15 +288,16 @@ local function group_lanes(groups)
     for _, lane in ipairs(redis.call('ZRANGE', lanes_of(g, group), 0, groups.DUE - 1)) do groups.leave_line(g, lane) end
   end
 
-  -- A lane has to wait.
+  -- A lane has to wait. Returns its rank, for when it is ready again.
   function groups.lane_held(g, group, lane)
+    local rank = redis.call('ZSCORE', lanes_of(g, group), lane)
     redis.call('ZREM', lanes_of(g, group), lane)
+    return rank
   end
 
-  -- The lane of a group whose turn it is, its rank, and whether no other one is ready; nil if none is.
+  -- The lane of a group whose turn it is; nil if none is ready.
   function groups.first_lane(g, group)
-    local first = redis.call('ZRANGE', lanes_of(g, group), '0', '1', 'WITHSCORES')
-    return first[1], first[2], not first[3]
+    return redis.call('ZRANGE', lanes_of(g, group), '0', '0')[1]
   end
 
   -- The first job of that lane; nil if there is none.
@@ -330,7 +321,7 @@ local function group_lanes(groups)
     return {
       weight = 1, cost = 1, deferred = false, is_strict = false, is_paced = false, hold = nil, bucket = nil, parts = nil,
       group = group, id = id, number = as_text.us(tonumber(heads[2]) % groups.BAND), from = 'group', tag = tag, slot = 0,
-      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, rank = nil, is_alone = false, following = heads[3], following_score = heads[4],
+      jobs = g.base .. 'meta:group:jobs:' .. group, lane = lane, following = heads[3], following_score = heads[4],
     }
   end
 

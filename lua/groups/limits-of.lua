@@ -78,7 +78,6 @@ local function group_limits_of(base, shape, now)
       if not l.shared then switch = false end
       limit_checks.prepare(limit_state.lasting(l, shape.follows), limit_control.of_values(l, base), now, true, switch)
       l.states, l.since = limit_control.states_of_values(l, base), shape.rules_at
-      l.rated = not l.shared and shape.rated and shape.rated[l.name] or nil
     end
     return l
   end

@@ -2,7 +2,6 @@ local limit_checks = use 'limits/checks'
 local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
-local job_options = use 'shape/job-options'
 
 -- Cells and their lines. A cell is the state of one limit for one value of its key (groups/limits-of). A lane whose
 -- next job has to wait for a cell stands in the line of that cell, in one line at a time, and lanes do not overtake
@@ -69,39 +68,9 @@ local function group_lines(groups)
     g.lines_read[cell], g.lines_changed[cell] = line, true
   end
 
-  -- A cell is due then, µs; false: no longer. Stored before the set is read, or at the end of the call. g.due_at: when
-  -- the first cell is due, nil if it has to be read; g.due_cell: that cell
   local function set_due(g, cell, at)
-    g.dues[cell] = at
-    if at and g.due_at and at < g.due_at then g.due_at, g.due_cell = at, cell
-    elseif cell == g.due_cell or at == g.due_at then g.due_at = nil end
-  end
-
-  -- When a cell is due, µs; nil if it is not.
-  local function due_of(g, cell)
-    if g.dues[cell] ~= nil then return g.dues[cell] or nil end
-    return tonumber(redis.call('ZSCORE', due_key(g), cell) or nil)
-  end
-
-  local function store_dues(g)
-    local due, gone, key = {}, {}, due_key(g)
-    for cell, at in pairs(g.dues) do
-      if at then
-        due[#due + 1] = at < math.huge and as_text.us(at) or '+inf'
-        due[#due + 1] = cell
-      else
-        gone[#gone + 1] = cell
-      end
-    end
-    g.dues = {}
-    groups.in_parts(due, function(...) redis.call('ZADD', key, ...) end)
-    groups.in_parts(gone, function(...) redis.call('ZREM', key, ...) end)
-  end
-
-  -- Cells and when they are due, in this order: from one rank to another.
-  local function first_dues(g, from, to)
-    store_dues(g)
-    return redis.call('ZRANGE', due_key(g), from, to, 'WITHSCORES')
+    redis.call('ZADD', due_key(g), at < math.huge and as_text.us(at) or '+inf', cell)
+    g.first_due_at = nil
   end
 
   -- The next lane of a cell may go at once. Sleeping workers do not know.
@@ -114,7 +83,8 @@ local function group_lines(groups)
   -- it.
   local function lane_left(g, cell, line)
     if line.standing == 0 then
-      set_due(g, cell, false)
+      redis.call('ZREM', due_key(g), cell)
+      g.first_due_at = nil
       if line.shared then turns.leave(line.shared, g.base, g.now or redis_now()) end
     end
     if line.places == 0 then redis.call('DEL', tags_key(g, cell)) end
@@ -154,7 +124,6 @@ local function group_lines(groups)
   -- Stores lines and tickets.
   function groups.save_lines(g)
     if not g.lined then return end
-    store_dues(g)
     store_changed(g, 'lanes:held', g.tickets, g.tickets_changed)
     local ended = store_changed(g, 'lines', g.lines_read, g.lines_changed)
     g.tickets_changed, g.lines_changed = {}, {}
@@ -195,7 +164,8 @@ local function group_lines(groups)
     if redis.call('ZREM', line_key(g, cell), lane) == 0 then return end
     line.standing = line.standing - 1
     if not lane_left(g, cell, line) or not (first == lane or line.between) then return end
-    if not passed or (due_of(g, cell) or math.huge) == math.huge then call_next(g, cell) end
+    local due = passed and redis.call('ZSCORE', due_key(g), cell)
+    if not due or tonumber(due) == math.huge then call_next(g, cell) end
   end
 
   -- A lane gives up all its places.
@@ -270,18 +240,15 @@ local function group_lines(groups)
 
   -- When to check holders of places next, µs; math.huge if no lane waits for places.
   function groups.verified_next(g)
-    local last = g.lined and g.has_places and first_dues(g, -1, -1)[2]
+    local last = g.lined and g.has_places and redis.call('ZRANGE', due_key(g), -1, -1, 'WITHSCORES')[2]
     return last and tonumber(last) == math.huge and g.now + VERIFY_US or math.huge
   end
 
   -- When the first of the cells may let a lane go, µs; math.huge if no lane waits.
   function groups.first_due(g)
     if not g.lined then return math.huge end
-    if not g.due_at then
-      local first = first_dues(g, 0, 0)
-      g.due_cell, g.due_at = first[1], tonumber(first[2] or nil) or math.huge
-    end
-    return g.due_at
+    g.first_due_at = g.first_due_at or tonumber(redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES')[2] or nil) or math.huge
+    return g.first_due_at
   end
 
   -- The cell in whose line a lane waits without being tried: {cell, at: when a lane of that line may go, µs, 0 if
@@ -289,7 +256,7 @@ local function group_lines(groups)
   function groups.waits_in_line(g, lane)
     local ticket = ticket_of(g, lane)
     if not ticket or ticket.tried then return nil end
-    return { cell = ticket.cell, at = due_of(g, ticket.cell) or 0 }
+    return { cell = ticket.cell, at = tonumber(redis.call('ZSCORE', due_key(g), ticket.cell) or nil) or 0 }
   end
 
   -- The lanes of a group that wait in lines, each by its first job, as groups.place_in_lane has it. Where many of all groups wait, only
@@ -322,7 +289,7 @@ local function group_lines(groups)
 
   -- If lanes wait and the rate of no group lets one go sooner: the cell that is the first to let one go, and its first lane.
   function groups.first_waiting(g)
-    local due = g.lined and first_dues(g, 0, 0) or {}
+    local due = g.lined and redis.call('ZRANGE', due_key(g), 0, 0, 'WITHSCORES') or {}
     if not due[1] then return nil end
     local limited = groups.may_have(g, 'limited') and redis.call('ZRANGE', groups.key(g, 'limited'), 0, 0, 'WITHSCORES')[2]
     if limited and tonumber(limited) < tonumber(due[2]) then return nil end
@@ -331,8 +298,9 @@ local function group_lines(groups)
 
   -- Whether the group of a lane is ready, or waits for its lanes alone. Second, whether it does the latter.
   local function may_take_turn(g, group)
-    if groups.waits_for_lanes(g, group) then return true, true end
-    return groups.ready_tag(g, group) ~= nil, false
+    if groups.ready_tag(g, group) then return true, false end
+    local waits = groups.waits_for_lanes(g, group)
+    return waits, waits
   end
 
   -- How long a limit takes to refill units, µs; for places, the time between two ends.
@@ -410,7 +378,6 @@ local function group_lines(groups)
     local since = g.lined and g.has_places and g.now - g.verified
     if not since or (since >= 0 and since < VERIFY_US) then return end
     redis.call('HSET', g.base .. 'meta:lanes', 'verified', as_text.us(g.now))
-    store_dues(g)
     local count, most = redis.call('ZCOUNT', due_key(g), '+inf', '+inf'), groups.VERIFIED
     local from = count > VERIFIED_CELLS and g.now % count or 0
     local cells = count > 0 and redis.call('ZRANGEBYSCORE', due_key(g), '+inf', '+inf', 'LIMIT', from, VERIFIED_CELLS) or {}
@@ -437,7 +404,9 @@ local function group_lines(groups)
       if is_full then return set_due(g, cell, math.huge) end
       if not lane then
         -- All are being tried: the next departure says when another one may go.
-        return set_due(g, cell, false)
+        redis.call('ZREM', due_key(g), cell)
+        g.first_due_at = nil
+        return
       end
       local group = groups.group_of_lane(lane)
       local may, waits = may_take_turn(g, group)
@@ -446,21 +415,16 @@ local function group_lines(groups)
     end
   end
 
-  -- Cells that are due by `by` (µs) let lanes go, some by each call.
-  function groups.release_cells(g, by)
-    store_dues(g)
-    local due = redis.call('ZRANGEBYSCORE', due_key(g), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, groups.DUE)
+  -- Cells that are due by `by` (µs) let lanes go, at most `most` of them.
+  function groups.release_cells(g, by, most)
+    if not g.lined then return end
+    local due = redis.call('ZRANGEBYSCORE', due_key(g), '-inf', as_text.us(by), 'WITHSCORES', 'LIMIT', 0, most)
     for i = 1, #due, 2 do release_cell(g, due[i], tonumber(due[i + 1])) end
-  end
-
-  -- The cell that groups.first_due has just found lets a lane go.
-  function groups.release_first(g)
-    release_cell(g, g.due_cell, g.due_at)
   end
 
   -- The first slots of groups, and when cells are due, µs, ascending: at most `most`.
   function groups.with_dues(g, slots, most)
-    local due = g.lined and first_dues(g, 0, most - 1) or {}
+    local due = g.lined and redis.call('ZRANGE', due_key(g), 0, most - 1, 'WITHSCORES') or {}
     for i = 2, #due, 2 do if due[i] ~= 'inf' then slots[#slots + 1] = tonumber(due[i]) end end
     table.sort(slots)
     return { unpack(slots, 1, most) }
@@ -469,9 +433,8 @@ local function group_lines(groups)
   -- All cells have to be checked again, some by each call: limits or Redis's clock have changed.
   function groups.all_due(g)
     if not g.lined then return end
-    store_dues(g)
     redis.call('ZUNIONSTORE', due_key(g), 1, due_key(g), 'WEIGHTS', 0)
-    g.due_at = nil
+    g.first_due_at = nil
   end
 
   -- The place of a job in the line of a part's cell: its lane's, or the place of a new group. Second, whether the group
@@ -517,9 +480,8 @@ local function group_lines(groups)
     end
   end
 
-  -- The part (groups/limits-of) of this queue's line for which a job has to wait, nil if it may go by `by`: it stands
-  -- behind a line, or its slot is later. Second, whether it stands behind others. Notes in each part its line and tag
-  -- there.
+  -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its
+  -- slot is later. Second, whether it stands behind others. Notes in each part its line and tag there.
   local function waits_for(g, pick, by)
     local latest, until_us, behind = nil, 0, nil
     pick.ticket = ticket_of(g, pick.lane)
@@ -535,7 +497,8 @@ local function group_lines(groups)
       end
     end
     if behind then return behind, true end
-    return until_us > by and latest or nil
+    if until_us > by then return latest end
+    return not_own_turn(g, pick)
   end
 
   -- A job whose turn it is in all its lines waits for room in one cell: others that have room are kept for it, if that
@@ -595,8 +558,7 @@ local function group_lines(groups)
       if other ~= cell then step_out(g, lane, other, ticket.tried and other ~= ticket.cell) end
     end
     step_in(g, lane, cell, ticket.places[cell].tag)
-    groups.lane_held(g, pick.group, lane)
-    ticket.cell, ticket.rank, ticket.tried = cell, pick.rank, nil
+    ticket.cell, ticket.rank, ticket.tried = cell, groups.lane_held(g, pick.group, lane), nil
     keep_ticket(g, lane, ticket)
     if not behind then keep_others(g, pick, waited) end
     local line = line_of(g, cell)
@@ -614,9 +576,8 @@ local function group_lines(groups)
 
   -- Whether the job of a pick may go by `by` under the limits of its group and keys. If not, its lane waits in a line.
   function groups.may_pass(g, pick, by)
-    local part, behind
-    if g.lined or pick.slot > by then part, behind = waits_for(g, pick, by) end
-    if not part then part, behind = not_own_turn(g, pick) end
+    if not g.lined and pick.slot <= by and not not_own_turn(g, pick) then return true end
+    local part, behind = waits_for(g, pick, by)
     if not part then return true end
     stand(g, pick, part, behind)
     return false
@@ -642,18 +603,6 @@ local function group_lines(groups)
     local place = first.places[cell]
     if place.tier ~= part.l.tier then return set_due(g, cell, g.now) end
     set_due(g, cell, g.now + math.ceil(part.l.verbs.earliest(part.s, part.l, place.units + part.l.kept)))
-  end
-
-  -- A job has departed whose lane had waited in a line. If the next one has to wait too, the lane stands in a line at
-  -- once, instead of at the next turn of its group. Returns whether it does. pick.rank: its rank from now on
-  function groups.stands_again(g, pick)
-    local cost, deferred, costs, deadline, keys = job_options.cost_of_job(g.base .. pick.following, pick.known)
-    if deferred or deadline or (keys and keys[':tier']) ~= pick.tier then return false end
-    if pick.bucket and groups.slot(g, pick.bucket, cost) > pick.by then return false end
-    g.limits.slot(pick.parts, cost, costs)
-    local part, behind = waits_for(g, pick, pick.by)
-    if part then stand(g, pick, part, behind) end
-    return part ~= nil
   end
 
   -- The same, of all its cells.

@@ -606,7 +606,7 @@ function groups.pick(g, soon, latest)
   if (g.soonest or groups.first_limited(g)) <= due then groups.release_due(g, 'limited', due) end
   if g.lanes then
     g.tries = 0
-    if groups.first_due(g) <= due then groups.release_cells(g, due) end
+    if groups.first_due(g) <= due then groups.release_cells(g, due, groups.DUE) end
   end
   if (g.plain_id or g.lanes) and g.defaults.ungrouped == 'first' then
     local tag = groups.ready_tag(g, '')
@@ -619,7 +619,7 @@ function groups.pick(g, soon, latest)
     if not first then
       local slot = groups.first_limited(g)
       if g.lanes and groups.first_due(g) <= math.min(slot, latest) then
-        groups.release_first(g)
+        groups.release_cells(g, latest, 1)
         first, tag = groups.first_ready(g)
         -- The next picks have to try the groups that were let go in the same way: otherwise these would be held again.
         g.goes_ahead, by = true, latest

@@ -1,7 +1,6 @@
 local limit_control = use 'limits/control'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
-local as_text = use 'redis/as-text'
 
 -- The state of one key of a limit, for algorithms that keep one: four numbers, packed into a string. It expires when it
 -- no longer matters; no decision depends on that, because each uses the stored times.
@@ -73,29 +72,6 @@ function limit_state.lasting(l, follows)
     if clock then l.closing[#l.closing + 1] = { interval = interval, service = clock } end
   end
   return l
-end
-
--- All rates of a limit, as a text.
-local function rates_of(l)
-  local rates = { l.interval .. cjson.encode(l.schedule or false) }
-  for tier, values in pairs(l.tiers or {}) do
-    rates[#rates + 1] = tier .. ' ' .. (values.interval or '') .. cjson.encode(values.schedule or false)
-  end
-  table.sort(rates)
-  return table.concat(rates, ' ')
-end
-
--- When the rates of limits with `by` changed last, and the time before (µs): JSON, name -> {last, earlier}; nil if none
--- did. known: the same before the limits (JSON, or nil) changed at `at`; before: the old limits
-function limit_state.rated(known, before, limits, at)
-  local rates, rated = {}, known and cjson.decode(known) or {}
-  for _, l in ipairs(limits and cjson.decode(limits) or {}) do rates[l.name] = l.interval and rates_of(l) end
-  for _, l in ipairs(cjson.decode(before)) do
-    if l.by and l.interval and rates[l.name] ~= rates_of(l) then
-      rated[l.name] = { as_text.us(at), rated[l.name] and rated[l.name][1] or '0' }
-    end
-  end
-  return next(rated) and cjson.encode(rated)
 end
 
 -- How long a debt, µs at the interval of a limit, is kept under the slowest of those rates, µs; 0 without them.
@@ -192,14 +168,9 @@ end
 -- l's, they are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between
 -- the last charge and then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise
 -- depart at the lower rate, and so do refills until then. A lower rate counts from the change or, if its time is not
--- certain, from the last charge. If it changed more than once since (l.rated, of limit_state.rated), the rates between
--- are unknown: no time counts until the last change.
+-- certain, from the last charge.
 function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
-  if not before and l.rated and seen < tonumber(l.rated[2]) then
-    local changed = tonumber(l.rated[1])
-    seen, ahead = changed, ahead - (changed - seen)
-  end
   local schedule = schedule_in(packed)
   if interval == l.interval and schedule == (l.schedule_id or nil) then return seen, level, ahead end
   if schedule or l.service then return retimed(key, l, at, seen, level, interval, ahead, schedule, before) end

@@ -166,7 +166,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode', 'lanes', 'ownLimits', 'rate', 'rated')
+    'groups', 'mode', 'lanes', 'ownLimits', 'rate')
   local rate = effective.rate
   local interval, limit, rests = rate and bucket.interval(rate), nil, nil
   interval, limit, expires, rests = shapes.feedback(key, now, interval, expires, effective.rampUp)
@@ -198,9 +198,6 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if before[6] and effective.limits ~= before[6] and keys_in_use.bounded(before[6]) then
     keys_in_use.change_limits(base, before[6], effective.limits)
   end
-  local rated = before[6] and effective.limits ~= before[6]
-    and limit_state.rated(before[12], before[6], effective.limits, at or now)
-  if rated then set[#set + 1] = 'rated'; set[#set + 1] = rated end
   if effective.limits and effective.limits ~= before[6] then
     limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of, follows)
   end

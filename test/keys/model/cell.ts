@@ -41,9 +41,6 @@ export class Cell {
   readonly #model: Model
   #own: OwnValues = {}
   #sinceUs = 0
-  #shapedUs = 0
-  /** When its rates last changed, and when they did before, µs. */
-  #rated: readonly [number, number] = [0, 0]
 
   constructor(id: string, limit: Limit) {
     this.id = id
@@ -55,17 +52,12 @@ export class Cell {
     return this.#limit
   }
 
-  /**
-   * Of another shape: its state, as one in Redis, counts by it once it is looked at.
-   * @param sinceUs when the limits of the queue changed
-   */
-  follow(limit: Limit, sinceUs: number): void {
-    this.#shapedUs = sinceUs
+  /** Of another shape: as a state in Redis, the cell learns of it when it is looked at next. */
+  set limit(limit: Limit) {
     if (limit === this.#limit) return
     const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
       throw new Error(`limit ${limit.name} is another one: give it another name`)
-    if (ratesOf(this.#limit) !== ratesOf(limit)) this.#rated = [sinceUs, this.#rated[0]]
     this.#limit = limit
   }
 
@@ -228,27 +220,9 @@ export class Cell {
     this.#endOwn(nowUs, tier)
     const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
-    const [changedUs, earlierUs] = this.#rated
-    if (this.#model.changedUs >= 0 && this.#model.changedUs < earlierUs) this.#model.skipTo(changedUs)
-    if (this.#model.rule !== wire) this.#model.change(wire, false, this.#forgottenUntilUs)
+    if (this.#model.rule !== wire) this.#model.change(wire, false)
     return this.#model
   }
-
-  /** A schedule is known only as long as the limit or one of its tiers has it. */
-  get #forgottenUntilUs(): number | undefined {
-    const tiers = [undefined, ...Object.keys(this.#limit.tiers ?? {})]
-    const known = tiers.map((tier) => JSON.stringify(wireOf(this.#limit, tier, {}).schedule))
-    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#shapedUs
-  }
-}
-
-/** All rates of a bucket, to be compared. */
-function ratesOf(limit: Limit): string {
-  const rates = [undefined, ...Object.keys(limit.tiers ?? {})].map((tier) => {
-    const { interval, schedule } = wireOf(limit, tier, {})
-    return interval === undefined ? [] : [tier, interval, schedule]
-  })
-  return JSON.stringify(rates)
 }
 
 function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {

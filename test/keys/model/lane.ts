@@ -14,9 +14,9 @@ export interface Need {
  * The jobs of one group with equal values of all keys that limits name.
  *
  * Decision: the lanes of a group take turns by numbers, of the same series as those of jobs. A lane has that of its first job,
- * and gets the next one when it is served, unless no other of its group is ready and none of the queue waits in a line. It
- * keeps it while it is held, and the lowest goes first. With tags that count jobs, a lane that has been served once would be as
- * far back as the second of many that came together; and of equal tags, names would decide.
+ * and gets the next one when it is served; it keeps it while it is held, and the lowest goes first. With tags that count jobs,
+ * a lane that has been served once would be as far back as the second of many that came together; and of equal tags, names
+ * would decide.
  */
 export interface Lane {
   readonly id: string

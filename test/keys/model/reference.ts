@@ -13,14 +13,11 @@
 // - a group is tried before its lanes: paused, full, its rate for the first job of each, then the cells
 // - 64 lanes are tried for a job; 16 cells let a lane go at once
 // - a job that does not leave because of the queue's rate or limits stays where it is
-// - a lane that has waited in a line stands in one again at its departure, if its next job has to wait and is of the same tier.
-//   One that has not waited is looked at again at its next turn, by which its cells may have room
 // - without lines, the lane of jobs that have neither a group nor a key comes when a call that takes a job finds it, as those
 //   jobs do in a queue without keys
 // - any removal of a job has a group that its rate holds looked at again, as today
 // - jobs stay in the lanes of the limits under which they came; which cells they need follows from the limits of now
-// - what was charged before a change of the shape, or up to a time after it, is not given back; a place always is. Of a job
-//   that goes back before it has started, it is known under which shape the cells were charged
+// - what was charged before a change of the shape, or up to a time after it, is not given back; a place always is
 // - a settled cost corrects the rate of the group and the cells; the queue's own rate and limits are not corrected here, as
 //   their own models have that
 
@@ -32,7 +29,7 @@ import type { Lane, Need } from './lane.ts'
 import { laneId } from './lane-id.ts'
 import { Meanings } from './meanings.ts'
 import { QueueGate, type QueueSlot } from './queue-gate.ts'
-import { ALL_FEATURES, checkShape, type Features, type GroupSettings, isPlaces, type Shape } from './shape.ts'
+import { ALL_FEATURES, checkShape, type Features, type GroupSettings, type Shape } from './shape.ts'
 import { Waiting } from './waiting.ts'
 
 /** At most this many groups become ready, or lanes are tried for one job; at most so many groups and lanes are renewed. */
@@ -64,8 +61,6 @@ interface Left {
   readonly slotUs: number
   readonly needs: readonly Need[]
   readonly cells: readonly Cell[]
-  /** When the shape under which it left came, µs. */
-  readonly changedUs: number
   /** Names its places. */
   readonly lease: number
   /** What is known of its cost, by unit; '' is that of the rate. */
@@ -96,8 +91,6 @@ export class ReferenceKeys {
   /** Whether lanes may be tried up to the horizon in this call. */
   #goesAhead = false
   #leases = 0
-  /** Whether a lane had a place in a line as this call began. */
-  #isLined = false
 
   /** @param nowUs when the queue begins */
   constructor(shape: Shape, features: Features = ALL_FEATURES, nowUs = 0) {
@@ -169,13 +162,13 @@ export class ReferenceKeys {
 
   /** A job goes back before it has started: what it was charged is given back where that is exact. */
   returnUnstarted(id: string, nowUs: number): void {
-    const { job, group, slotUs, needs, changedUs } = this.#left.get(id) as Left
+    const { job, group, slotUs, needs } = this.#left.get(id) as Left
     const isUnder = this.#isUnder(slotUs)
     this.#gate.takeBack(job, slotUs, isUnder, nowUs)
     for (const cell of this.#meanings.of(job).cells) cell.touch(nowUs, job.tier)
     const refunded = needs.filter(({ cell, cost }) => {
-      const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && changedUs === this.#changedUs
-      return isCounted && isSince(slotUs, cell.ownSinceUs(nowUs)) && cell.takeBack(cost, slotUs, nowUs, job.tier)
+      const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && this.#isUnderOwn(slotUs, cell, nowUs)
+      return isCounted && cell.takeBack(cost, slotUs, nowUs, job.tier)
     })
     for (const { cell } of refunded) this.#waiting.freed(cell)
     if (refunded.length > 0) this.#renewLane(job, nowUs)
@@ -285,7 +278,7 @@ export class ReferenceKeys {
     checkShape(shape, this.#features)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#shape = shape
-    this.#meanings.change(shape, nowUs)
+    this.#meanings.change(shape)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#turns.ageingMs = shape.ageingMs
     this.#gate.change(shape, nowUs)
@@ -376,15 +369,14 @@ export class ReferenceKeys {
       const job = this.#headOf(choice.lane)
       const slot = this.#gate.slot(job, Math.max(choice.slotUs, soonUs), nowUs)
       if (slot.slotUs > latestUs) return { untilUs: slot.slotUs, heldId: job.id }
-      return this.#depart(choice.lane, job, slot, { nowUs, byUs: isAhead ? latestUs : soonUs })
+      return this.#depart(choice.lane, job, slot, nowUs)
     }
     return { untilUs: nowUs }
   }
 
   /** What has to be done once before the first job of a call is chosen. */
   #begin(nowUs: number): void {
-    this.#isLined = this.#waiting.hasLines
-    if (this.#isStale) this.#markStale(nowUs)
+    if (this.#isStale) this.#markStale()
     this.#renewStale()
     for (const group of this.#turns.all) this.#endPause(group, nowUs)
     this.#waiting.endOwn(nowUs)
@@ -441,10 +433,8 @@ export class ReferenceKeys {
     this.#waiting.letOthersPass(group, nowUs)
   }
 
-  #depart(lane: Lane, job: Job, slot: QueueSlot, { nowUs, byUs }: { nowUs: number; byUs: number }): Departure {
+  #depart(lane: Lane, job: Job, slot: QueueSlot, nowUs: number): Departure {
     const group = this.#turns.group(lane.group)
-    const hasWaited = lane.ticket !== undefined
-    const isAlone = this.#turns.readyLanes(group).length === 1 && !this.#isLined && !this.#waiting.hasLines
     const { slotUs } = slot
     const { needs: all, cells } = this.#meanings.of(job)
     const needs = all.filter(({ cell }) => !cell.isOff(nowUs))
@@ -456,8 +446,7 @@ export class ReferenceKeys {
       cell.charge(cost, slotUs - nowUs, nowUs, { lease: this.#leases, tier: job.tier })
     lane.jobs.splice(lane.jobs.indexOf(job), 1)
     group.running.add(job.id)
-    const charged = { slotUs, needs, cells, changedUs: this.#changedUs }
-    this.#left.set(job.id, { job, group, ...charged, lease: this.#leases, known: new Map() })
+    this.#left.set(job.id, { job, group, slotUs, needs, cells, lease: this.#leases, known: new Map() })
     this.#waiting.served(lane, needs, nowUs)
     this.#turns.serve(group, job.cost, settings.weight)
     if (lane.jobs.length === 0) {
@@ -465,22 +454,11 @@ export class ReferenceKeys {
       // That no other of the plain jobs waits is found at their next turn.
       if (!this.#turns.firstLane(group) && !this.#isPlain(lane)) this.#turns.noLane(group)
     } else {
-      if (!isAlone) {
-        this.#numbers += 1
-        lane.turn = this.#numbers
-      }
-      if (hasWaited && this.#headOf(lane).tier === job.tier) this.#standAgain(lane, byUs, nowUs)
+      this.#numbers += 1
+      lane.turn = this.#numbers
     }
     if (!this.#features.lines) this.#follow(group, nowUs)
     return { id: job.id, slotUs }
-  }
-
-  /** A lane that has waited in a line stands in one at once where its next job has to wait, unless its group's rate holds that. */
-  #standAgain(lane: Lane, byUs: number, nowUs: number): void {
-    const group = this.#turns.group(lane.group)
-    const rateUs = slotByRate(group, this.#settings(group), this.#headOf(lane).cost, nowUs)
-    if (rateUs > byUs || this.#meanings.areMixed || this.#waiting.try(lane, byUs, nowUs) !== undefined) return
-    if (!this.#turns.firstLane(group)) this.#turns.noLane(group)
   }
 
   /** Without lines, the rate of a group and a time hold the next one at once. */
@@ -524,20 +502,12 @@ export class ReferenceKeys {
   }
 
   /** All groups that were limited or full are looked at again, and all lines and lanes that wait for a time. */
-  #markStale(nowUs: number): void {
+  #markStale(): void {
     this.#isStale = false
     for (const group of this.#turns.in('full')) this.#turns.enter(group)
     for (const group of this.#turns.in('limited')) this.#staleGroups.add(group)
     for (const lane of this.#turns.lanes) if (lane.state === 'until') this.#staleLanes.add(lane)
     this.#waiting.allDue()
-    this.#trackPlaces(nowUs)
-  }
-
-  /** Running jobs take the places that they need by now, the last one first: their cells count by their tiers from here on. */
-  #trackPlaces(nowUs: number): void {
-    if (!this.#shape.limits?.some(isPlaces)) return
-    for (const { job } of [...this.#left.values()].reverse())
-      for (const cell of this.#meanings.of(job).cells) cell.touch(nowUs, job.tier)
   }
 
   #renewStale(): void {
@@ -566,16 +536,12 @@ export class ReferenceKeys {
 
   /** The same under what applies to a cell. */
   #isUnderOwn(slotUs: number, cell: Cell, nowUs: number): boolean {
-    return this.#isUnder(slotUs) && isSince(slotUs, cell.ownSinceUs(nowUs))
+    return this.#isUnder(slotUs) && (cell.ownSinceUs(nowUs) === 0 || slotUs > cell.ownSinceUs(nowUs) + AHEAD_US)
   }
 
   /** Whether a job with this slot was certainly charged under the shape of now, and what was set for its group. */
   #isUnder(slotUs: number, group?: Group): boolean {
-    return isSince(slotUs, Math.max(this.#changedUs, group?.changedUs ?? 0))
+    const changedUs = Math.max(this.#changedUs, group?.changedUs ?? 0)
+    return changedUs === 0 || slotUs > changedUs + AHEAD_US
   }
-}
-
-/** Whether a slot was certainly granted after a change, µs; 0 if there was none. */
-function isSince(slotUs: number, changedUs: number): boolean {
-  return changedUs === 0 || slotUs > changedUs + AHEAD_US
 }

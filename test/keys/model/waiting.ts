@@ -226,11 +226,6 @@ export class Waiting {
     this.#of.turns.laneReady(lane)
   }
 
-  /** Whether any lane has a place in a line. */
-  get hasLines(): boolean {
-    return this.#cells.size > 0
-  }
-
   /** Whether lanes wait for jobs to end. */
   get isFull(): boolean {
     return [...this.#cells].some(({ line }) => line?.dueUs === Number.POSITIVE_INFINITY)

@@ -1,4 +1,5 @@
 local limit_checks = use 'limits/checks'
+local scheduled_bucket = use 'limits/scheduled-bucket'
 local turns = use 'limits/turns'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
@@ -480,6 +481,17 @@ local function group_lines(groups)
     end
   end
 
+  -- The first part that is closed at the latest slot of all, if there is none before `by` at which all are open.
+  local function closed_then(pick, slot, by)
+    if pick.slot <= by then return nil end
+    for _, part in ipairs(pick.parts) do
+      if part.cost > 0 and part.l.mode == 'enforce' and scheduled_bucket.opens(part.l, slot) > slot then
+        part.slot = pick.slot
+        return part
+      end
+    end
+  end
+
   -- The part (groups/limits-of) for which a job has to wait, nil if it may go by `by`: it stands behind a line, or its
   -- slot is later. Second, whether it stands behind others. Notes in each part its line and tag there.
   local function waits_for(g, pick, by)
@@ -498,6 +510,8 @@ local function group_lines(groups)
     end
     if behind then return behind, true end
     if until_us > by then return latest end
+    local closed = closed_then(pick, until_us, by)
+    if closed then return closed end
     return not_own_turn(g, pick)
   end
 

@@ -1,5 +1,6 @@
 import { encodeRule, type LimitWire } from '../../../src/limits/definition.ts'
-import { isScheduled, type RateSchedule } from '../../../src/limits/schedule.ts'
+import { isScheduled, type RateSchedule, type StoredRate } from '../../../src/limits/schedule.ts'
+import { ServiceCurve } from '../../../src/shape/service-curve.ts'
 import type { Rate } from '../../groups/model/charges.ts'
 import type { Model } from '../../limits/model/base.ts'
 import { createModel } from '../../limits/model/model.ts'
@@ -129,6 +130,14 @@ export class Cell {
   /** The earliest slot of a cost, µs. */
   slot(cost: number, nowUs: number, tier?: string): number {
     return nowUs + Math.ceil(this.offset(cost, nowUs, tier))
+  }
+
+  /** The first time from one on, µs, when its rate is above 0. */
+  opensUs(fromUs: number, nowUs: number, tier: string | undefined): number {
+    const { schedule, interval } = this.#wireAt(nowUs, tier)
+    if (!schedule || this.isOff(nowUs) || !Number.isFinite(fromUs)) return fromUs
+    const curve = new ServiceCurve([1, 1, schedule] as unknown as StoredRate, interval as number, fromUs)
+    return curve.when(curve.at(fromUs))
   }
 
   /** @param offsetUs from now to the slot of the job */

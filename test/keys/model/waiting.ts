@@ -30,7 +30,7 @@ export interface Waiters {
  *
  * Decisions where the design is silent:
  * - a lane parks at the first cell, in the order of the limits, where it is behind another one; else at the first of those with
- *   the latest slot
+ *   the latest slot; or, where another is closed at that, at the first closed one, until all are open
  * - it takes a place in each line of its cells, stands in that of one cell, and once it is let go in all of them: so rivals
  *   there wait for it
  * - behind a lane that was let go, the next one may go one service of it later, whatever became of it; where a cell has places
@@ -67,10 +67,13 @@ export class Waiting {
       ? found.filter(({ cell }) => this.#isBehind(lane, cell, nowUs))[0]
       : undefined
     const latest = latestOf(found.filter(({ slotUs }) => slotUs > nowUs))
-    const untilUs = latest?.slotUs ?? 0
+    const slotUs = latest?.slotUs ?? 0
+    const untilUs = openFrom(found, slotUs, nowUs)
     if (!behind && untilUs <= byUs) return untilUs
     if (this.#of.features.lines) {
-      this.#stand(lane, found, behind ?? (latest as Found), { isBehind: behind !== undefined, nowUs })
+      const closed = found.find((one) => opensUs(one, slotUs, nowUs) > slotUs)
+      const held = closed && slotUs <= byUs ? { ...closed, slotUs: untilUs } : (latest as Found)
+      this.#stand(lane, found, behind ?? held, { isBehind: behind !== undefined, nowUs })
     } else {
       lane.state = 'until'
       lane.untilUs = untilUs
@@ -387,6 +390,17 @@ export class Waiting {
   allDue(): void {
     for (const { line } of this.#cells) if (line?.dueUs !== undefined) line.dueUs = 0
   }
+}
+
+/** The first time from one on, µs, when all are above 0 as far as they follow the clock. */
+function openFrom(found: readonly Found[], fromUs: number, nowUs: number): number {
+  if (fromUs === 0 || fromUs === Number.POSITIVE_INFINITY) return fromUs
+  const untilUs = Math.max(...found.map((one) => opensUs(one, fromUs, nowUs)))
+  return untilUs > fromUs ? openFrom(found, untilUs, nowUs) : fromUs
+}
+
+function opensUs({ cell, tier }: Found, fromUs: number, nowUs: number): number {
+  return cell.opensUs(fromUs, nowUs, tier)
 }
 
 /** The one with the latest slot, of several the first. */

@@ -111,12 +111,12 @@ class Cells {
     }
   }
 
-  /** It has not left after all. */
+  /** It has not left after all. Its charge may stay. */
   forget(one: Waiting, slotUs: number): void {
-    for (const { name } of this.of(one)) {
+    for (const { name, units } of this.of(one)) {
       const left = this.#cells.get(name)?.left ?? []
-      const at = left.findIndex((each) => each.slotUs === slotUs)
-      if (at >= 0) left.splice(at, 1)
+      const at = left.findIndex((each) => each.slotUs === slotUs && each.units === units)
+      if (at >= 0) left[at] = { slotUs, units: 0 }
     }
   }
 

@@ -51,3 +51,16 @@ test('a worker that asks for a job that another limit holds until a schedule has
   const { nextUs } = await held.depart(1)
   expect(((nextUs as number) - START_US) / 1e6).toBeCloseTo(8 * 3600, 3)
 })
+
+test('where one limit closes as another one opens, a job that needs both keeps no other waiting until the next day', async () => {
+  const limits: QueueLimit[] = [
+    { name: 'early', by: 'model', rate: openTo('16:01'), burst: 1 },
+    { name: 'later', by: 'host', rate: { schedule: [{ to: '16:01', rate: 0 }, { rate: '60/min' }] }, burst: 1 },
+  ]
+  await held.reset({ groups: {}, limits })
+  await held.advanceTo(START_US + 59_900_000)
+  await held.add({ keys: { host: 'a', model: 'x' } })
+  const { id } = await held.add({ keys: { host: 'b' } })
+  const { grants } = await held.depart(2, 200_000)
+  expect(grants.map((job) => job.id)).toEqual([id])
+})

@@ -24,8 +24,8 @@ export interface MetricsOptions {
    */
   groups?: number
   /**
-   * In each queue, this many values (of limits with `by`) that the most lanes wait for have a label, and this many with
-   * the most running jobs. Default 0.
+   * In each queue, this many values (of limits with `by`) with the most waiting lanes and this many with the most
+   * running jobs have a label. Default 0.
    */
   keys?: number
   /** How long a scrape waits for Redis, ms. Default 5000. */

@@ -26,7 +26,7 @@ export const sidebar: { text: string; items: Page[] }[] = [
       page('All; tenants, debounce, HTTP, NestJS', 'recipes/index'),
       page("Mail at a provider's limit", 'recipes/mail'),
       page('Sign-up with Express, Fastify, Next.js', 'recipes/signup'),
-      page('Quiet hours per customer and warm-up of a domain', 'recipes/quiet-hours'),
+      page('Quiet hours and domain warm-up', 'recipes/quiet-hours'),
       page('Webhooks per endpoint', 'recipes/webhooks'),
       page('LLM calls by model, customer and tokens', 'recipes/llm'),
       page('A pool of API keys', 'recipes/pool'),

@@ -19,7 +19,7 @@ export const FIELD_OPTIONS: {
   capacity: ['--capacity <jobs>', 'jobs that may wait', asNumber],
   capacityHorizonMs: [
     '--capacity-horizon <duration>',
-    'of delayed jobs, count only those due within it',
+    'count delayed jobs only if due within this time',
     parseDuration,
   ],
   reservedPlaces: ['--reserved-places <list>', "places kept for jobs up to a priority: '1=50,10=100'", readPlaces],
@@ -41,7 +41,7 @@ export const FIELD_OPTIONS: {
   limits: ['--limits <json>', 'more limits: JSON, or @file', jsonReader('a JSON list of limits')],
   durability: [
     '--durability <replicas>',
-    "replicas that must confirm a job, and in what time: '1', '2=500ms'",
+    "replicas that must confirm a job, and how soon: '1', '2=500ms'",
     readDurability,
   ],
   rampUp: [

@@ -33,7 +33,7 @@ function addList(group: Command, run: Runner): void {
     .command('list')
     .description('Shows how many groups have waiting jobs, and which are held.')
     .argument('<queue>', 'the queue', parseQueueName)
-    .addOption(new Option('--status <status>', 'only groups in this status').choices(LISTED))
+    .addOption(new Option('--status <status>', 'only groups with this status').choices(LISTED))
     .option('--count <groups>', 'show at most this many of each status', wholeNumber(1, 1000), 10)
     .action(run(list))
 }

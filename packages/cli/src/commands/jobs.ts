@@ -42,8 +42,8 @@ function addRetry(jobs: Command, run: Runner): void {
   const command = jobs
     .command('retry')
     .description(
-      'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason, it waits ' +
-        'for places, oldest first.',
+      'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason, the ' +
+        'oldest first, as places become free.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')

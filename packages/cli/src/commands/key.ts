@@ -22,7 +22,7 @@ function keyCommand(key: Command, name: string, description: string): Command {
     .description(description)
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<limit>', 'the name of the limit', parseNonEmpty)
-    .argument('<key...>', 'the value, or a member of a pool; of several keys: name=value for each')
+    .argument('<key...>', 'the value, or a member of a pool; for several keys: name=value for each')
 }
 
 function addList(key: Command, run: Runner): void {

@@ -14,7 +14,7 @@ interface MetricsCommandOptions {
 export const addCommand: AddCommand = (program, run) => {
   program
     .command('metrics')
-    .description('Serves the metrics of all queues at /metrics, until it is stopped. Run only one.')
+    .description('Serves the metrics of all queues at /metrics, until it is stopped. Run only one instance.')
     .argument('[queues...]', 'only these queues (default: all that have a shape)')
     .option('--host <host>', 'the address to listen on', parseNonEmpty, '127.0.0.1')
     .option('--port <number>', 'the port; 0: any free one', wholeNumber(0, 65_535), 9464)

@@ -13,8 +13,8 @@ export const addCommand: AddCommand = (program, run) => {
   const command = program
     .command('pause')
     .description(
-      "Stops departures from a queue; jobs can still be added. With a time, it is the meter's pause, which ends by itself. " +
-        "Without one, it is BullMQ's, which lasts until resume.",
+      "Stops departures from a queue; jobs can still be added. With --until or --for, this is the meter's pause, which ends by itself. " +
+        "Otherwise it is BullMQ's, which lasts until resume.",
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .addOption(new Option('--until <time>', 'when it ends, ISO 8601').argParser(parseFutureTime).conflicts('for'))

@@ -67,7 +67,9 @@ export const addCommand: AddCommand = (program, run) => {
       new Option('--arrivals <file>', "output of sluice record, or plain times; '-' is stdin").conflicts('load'),
     )
     .addOption(
-      new Option('--load <text>', "a generated load: '5/s for 1d', or several with commas").argParser(parseLoad),
+      new Option('--load <text>', "a generated load: '5/s for 1d', or several, separated by commas").argParser(
+        parseLoad,
+      ),
     )
     .addOption(
       new Option('--pattern <name>', 'how the jobs of a load are spaced')

@@ -20,11 +20,13 @@ interface StatusOptions {
 export const addCommand: AddCommand = (program, run) => {
   program
     .command('status')
-    .description('Shows the state of queues, worst first: their rates and causes, what waits, and what holds the head.')
+    .description(
+      'Shows the state of queues, worst first: their rates and what set them, what waits, and what holds the head.',
+    )
     .argument('[queue]', 'one queue, in detail', parseQueueName)
     .option(
       '--limit <queues>',
-      `show at most this many, the fullest (default: ${LIMIT}; with --json all)`,
+      `show only this many, the fullest (default: ${LIMIT}; with --json all)`,
       wholeNumber(1, 1_000_000_000),
     )
     .option('--all', 'show all queues')

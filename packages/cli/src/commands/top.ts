@@ -33,7 +33,7 @@ export const addCommand: AddCommand = (program, run) => {
     )
     .argument('[queue]', 'one queue (default: all)', parseQueueName)
     .option('--interval <duration>', 'time between updates, at least 200ms (default: 1s)', parseInterval)
-    .option('--limit <queues>', 'show at most this many, the fullest', wholeNumber(1, 10_000), LIMIT)
+    .option('--limit <queues>', 'show only this many, the fullest', wholeNumber(1, 10_000), LIMIT)
     .option('--count <updates>', 'stop after this many', wholeNumber(1, 1_000_000_000))
     .addHelpText(
       'after',

@@ -42,7 +42,7 @@ export interface QueueLimit extends LimitRule {
   readonly warmUp?: WarmUp
   /** With `by`: `refuse` refuses jobs that lack a key (MissingKeyError). */
   readonly missing?: 'refuse'
-  /** With `by`: how many values may be in use at once; a job with a further value is refused (TooManyKeysError). Default: unlimited. */
+  /** With `by`: how many values may be in use at once; a job with a new value is refused (TooManyKeysError). Default: unlimited. */
   readonly maxKeys?: number
   /** 1 to 100 names, such as those of API keys: each is limited separately. */
   readonly pool?: readonly string[]
@@ -58,7 +58,7 @@ export interface QueueLimit extends LimitRule {
   readonly within?: string
   /** With `spread`: the slowest pace until the quota is used up. */
   readonly minRate?: RateInput
-  /** Whether all queues and limiters that use the name share one state, or with `by` one for each value. Default false. */
+  /** Whether all queues and limiters that use the name share one state, or one per value with `by`. Default false. */
   readonly shared?: boolean
   /** If shared, without `by`: the key as passed to `limiter.take`. Default: none. */
   readonly key?: LimitKey

@@ -34,7 +34,7 @@ export interface GroupShare {
 /** The defaults of all groups of a queue. `{}` is fairness alone: equal parts, and a bound if the queue has one. */
 export interface GroupDefaults extends GroupFields {
   /**
-   * Bounds each group by `ofFree` (0.001 to 1000) × the queue's free places. Default: `{ ofFree: 1 }` in a queue with a
+   * Limits each group to `ofFree` (0.001 to 1000) × the queue's free places. Default: `{ ofFree: 1 }` in a queue with a
    * `capacity` whose groups have none.
    */
   readonly share?: GroupShare

@@ -57,7 +57,7 @@ export interface Shape {
   readonly durability?: Durability
   /** How many departures to keep for `sluice audit`, at most 1,000,000; `true` keeps 10,000. */
   readonly audit?: number | true
-  /** A declaration with a lower version, or none, never replaces this one. */
+  /** A declaration with a lower version, or without one, never replaces this one. */
   readonly version?: number
 }
 

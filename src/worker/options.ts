@@ -24,7 +24,7 @@ export interface ShapedWorkerOptions extends Omit<WorkerOptions, 'limiter'>, Fee
   shape?: Shape
   /** Starts jobs without a rate if no shape is stored. Default false: the worker waits for one. */
   allowUnshaped?: boolean
-  /** One processor call runs up to `size` jobs; `concurrency` counts batches. */
+  /** One processor call handles up to `size` jobs; `concurrency` counts batches. */
   batch?: BatchOptions
   /** The name under which operators see the declared shape. Default: host and process id. */
   declarer?: string

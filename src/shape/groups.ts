@@ -22,7 +22,7 @@ export interface GroupFields {
   readonly weight?: number
   /** `'strict'`: no job of the group starts before the previous one has completed, or failed permanently. */
   readonly order?: 'strict'
-  /** In strict order, when a job fails permanently: `'next'` (default) starts the next one, `'hold'` pauses the group. */
+  /** In strict order, when a job fails permanently: `'next'` (default) starts the next one; `'hold'` pauses the group. */
   readonly onFailed?: 'next' | 'hold'
 }
 

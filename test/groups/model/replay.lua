@@ -38,7 +38,7 @@ local function close()
 end
 
 local shape = {
-  id = '0', rules_at = 0,
+  id = '0', rules_at = tonumber(redis.call('HGET', KEYS[1], 'rulesAt') or 0),
   groups = ARGV[1], groups_at = 0, mode = 'enforce', ageing_ms = tonumber(ARGV[4]),
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
@@ -66,6 +66,13 @@ end
 
 local function save(g)
   if g ~= together then g:save() end
+end
+
+-- As a declaration of the same limits with other rates.
+function operations.limits(now, limits)
+  shape.keyed_limits, shape.rules_at = limits, now
+  redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now))
+  return ''
 end
 
 -- id, options, group or '', priority; number: of a prioritized job without a group

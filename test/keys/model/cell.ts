@@ -42,6 +42,7 @@ export class Cell {
   readonly #model: Model
   #own: OwnValues = {}
   #sinceUs = 0
+  #shapedUs = 0
 
   constructor(id: string, limit: Limit) {
     this.id = id
@@ -53,8 +54,12 @@ export class Cell {
     return this.#limit
   }
 
-  /** Of another shape: as a state in Redis, the cell learns of it when it is looked at next. */
-  set limit(limit: Limit) {
+  /**
+   * Of another shape: its state, as one in Redis, counts by it once it is looked at.
+   * @param sinceUs when the limits of the queue changed
+   */
+  follow(limit: Limit, sinceUs: number): void {
+    this.#shapedUs = sinceUs
     if (limit === this.#limit) return
     const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
@@ -229,8 +234,15 @@ export class Cell {
     this.#endOwn(nowUs, tier)
     const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
-    if (this.#model.rule !== wire) this.#model.change(wire, false)
+    if (this.#model.rule !== wire) this.#model.change(wire, false, this.#forgottenUntilUs)
     return this.#model
+  }
+
+  /** A schedule is known only as long as the limit or one of its tiers has it. */
+  get #forgottenUntilUs(): number | undefined {
+    const tiers = [undefined, ...Object.keys(this.#limit.tiers ?? {})]
+    const known = tiers.map((tier) => JSON.stringify(wireOf(this.#limit, tier, {}).schedule))
+    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#shapedUs
   }
 }
 

@@ -63,6 +63,8 @@ export interface Choice {
   readonly hasTiers?: boolean
   /** Rates of buckets, also of tiers and single values, that follow the clock. Default false. */
   readonly hasSchedules?: boolean
+  /** Changes of rates alone, with `hasSchedules` also to and from those that follow the clock. Default false. */
+  readonly hasRateChanges?: boolean
   /** Limits by group alone, by which a queue has no lanes, need another one. Default false. */
   readonly hasLanes?: boolean
 }
@@ -127,6 +129,7 @@ export class Decisions {
     if (chance <= 88 && this.#running.size > 0) return this.#end()
     if (chance <= 93) return this.#remove()
     if (chance <= 96 && this.#choice.hasOwnValues !== false) return this.#own() ?? this.#set()
+    if (chance > 98 && this.#choice.hasRateChanges) return this.#changeRate() ?? this.#set()
     if (chance <= 98 || this.#choice.hasChanges === false) return this.#set()
     return this.#change()
   }
@@ -261,13 +264,23 @@ export class Decisions {
     return { verb: 'shape', atUs: this.#nowUs, shape: this.#shape }
   }
 
+  #changeRate(): Decision | undefined {
+    const { pick } = this.#random
+    const paced = (this.#shape.limits ?? []).filter((limit) => limit.rate !== undefined)
+    if (paced.length === 0) return undefined
+    const one = pick(paced)
+    const limits = (this.#shape.limits ?? []).map((limit) => (limit === one ? this.#changed(limit) : limit))
+    this.#shape = { ...this.#shape, limits }
+    return { verb: 'shape', atUs: this.#nowUs, shape: this.#shape }
+  }
+
   /** What a limit that stays the same one may change: its rate and burst, or how much it allows. */
   #changed(limit: Limit): Limit {
     const { between } = this.#random
     if (limit.concurrency !== undefined) return { ...limit, concurrency: between(1, 4) }
     const period = periodOf(limit.rate)
     const burst = limit.burst === undefined ? {} : { burst: between(3, 8) }
-    return { ...limit, rate: { limit: between(3, 40), period }, ...burst }
+    return { ...limit, rate: this.#scheduled({ limit: between(3, 40), period }, limit.burst), ...burst }
   }
 
   #newShape(): Shape {

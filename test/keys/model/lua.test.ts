@@ -23,6 +23,9 @@ const FIRST = 2 ** 20
 /** The gate with the rate and the limits of the queue has tests of its own. */
 const CHOICE = { hasChanges: false, hasQueueLimits: false, hasLanes: true, hasSchedules: true }
 
+/** A declared shape first forgets settings of values that have ended; the replayed change of limits does not. */
+const RATES = { ...CHOICE, hasOwnValues: false, hasRateChanges: true }
+
 type Operation = readonly (string | number)[]
 
 afterEach(() => redis.cleanup(), 60_000)
@@ -35,7 +38,7 @@ class History {
   readonly #numbers = new Map<string, number>()
 
   constructor(seed: number) {
-    this.#decisions = new Decisions(seed, ALL_FEATURES, CHOICE)
+    this.#decisions = new Decisions(seed, ALL_FEATURES, seed % 3 === 0 ? RATES : CHOICE)
     this.#model = new ReferenceKeys(this.#decisions.shape, ALL_FEATURES, this.#decisions.nowUs)
   }
 
@@ -130,6 +133,8 @@ function operationOf(decision: Decision): Operation {
         ...decision.settings,
       })
     }
+    case 'shape':
+      return ['limits', atUs, encodeQueueLimits(decision.shape.limits) ?? '']
     case 'own': {
       const cleared = { clear: true }
       const [[field, entry] = ['', undefined]] = Object.entries(decision.values ?? {})
@@ -156,11 +161,11 @@ async function compareHistory(sha: string, seed: number): Promise<number> {
   const history = new History(seed)
   let decisions = 0
   for (let call = 0; call < CALLS_PER_HISTORY; call++) {
+    const [defaults, limits] = history.shape
     const steps = call === 0 ? [history.begin()] : []
     while (steps.length < PER_CALL) steps.push(...history.next())
     steps.push(history.lines())
     const operations = steps.map(([operation]) => operation)
-    const [defaults, limits] = history.shape
     const replies = (await client.evalsha(
       sha,
       1,
@@ -222,6 +227,7 @@ const CARELESS = [
     '.at(key, after, at, packed)',
   ],
   ['counts the higher of two rates that follow the clock', 'sum = sum + math.min(', 'sum = sum + math.max('],
+  ['counts a rate for the time before it was declared', 'math.max(seen, l.since or from)', 'seen'],
   [
     'wakes no lane when a value of a key ends',
     'groups.cell_freed(g, ended[i], select(2, modules.limits_own_values.parts(ended[i])))',

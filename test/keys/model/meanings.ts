@@ -44,9 +44,13 @@ export class Meanings {
     return this.#cellOf(limit, { group: keys.group ?? '', keys } as Job) as Cell
   }
 
-  change({ limits = [] }: Shape): void {
+  change({ limits = [] }: Shape, nowUs: number): void {
     this.#limits = limits
-    for (const cell of this.cells) cell.isCounted = limits.some(({ name }) => name === cell.limit.name)
+    for (const cell of this.cells) {
+      const limit = limits.find(({ name }) => name === cell.limit.name)
+      cell.isCounted = limit !== undefined
+      if (limit) cell.follow(limit, nowUs)
+    }
     this.#known = new WeakMap()
     this.#noteLanes()
   }
@@ -69,8 +73,6 @@ export class Meanings {
     if (id === undefined) return undefined
     const cell = this.#cells.get(id) ?? new Cell(id, limit)
     this.#cells.set(id, cell)
-    cell.limit = limit
-    cell.isCounted = true
     return cell
   }
 }

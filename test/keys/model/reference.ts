@@ -17,7 +17,8 @@
 //   jobs do in a queue without keys
 // - any removal of a job has a group that its rate holds looked at again, as today
 // - jobs stay in the lanes of the limits under which they came; which cells they need follows from the limits of now
-// - what was charged before a change of the shape, or up to a time after it, is not given back; a place always is
+// - what was charged before a change of the shape, or up to a time after it, is not given back; a place always is. Of a job
+//   that goes back before it has started, it is known under which shape the cells were charged
 // - a settled cost corrects the rate of the group and the cells; the queue's own rate and limits are not corrected here, as
 //   their own models have that
 
@@ -29,7 +30,7 @@ import type { Lane, Need } from './lane.ts'
 import { laneId } from './lane-id.ts'
 import { Meanings } from './meanings.ts'
 import { QueueGate, type QueueSlot } from './queue-gate.ts'
-import { ALL_FEATURES, checkShape, type Features, type GroupSettings, type Shape } from './shape.ts'
+import { ALL_FEATURES, checkShape, type Features, type GroupSettings, isPlaces, type Shape } from './shape.ts'
 import { Waiting } from './waiting.ts'
 
 /** At most this many groups become ready, or lanes are tried for one job; at most so many groups and lanes are renewed. */
@@ -61,6 +62,8 @@ interface Left {
   readonly slotUs: number
   readonly needs: readonly Need[]
   readonly cells: readonly Cell[]
+  /** When the shape under which it left came, µs. */
+  readonly changedUs: number
   /** Names its places. */
   readonly lease: number
   /** What is known of its cost, by unit; '' is that of the rate. */
@@ -162,13 +165,13 @@ export class ReferenceKeys {
 
   /** A job goes back before it has started: what it was charged is given back where that is exact. */
   returnUnstarted(id: string, nowUs: number): void {
-    const { job, group, slotUs, needs } = this.#left.get(id) as Left
+    const { job, group, slotUs, needs, changedUs } = this.#left.get(id) as Left
     const isUnder = this.#isUnder(slotUs)
     this.#gate.takeBack(job, slotUs, isUnder, nowUs)
     for (const cell of this.#meanings.of(job).cells) cell.touch(nowUs, job.tier)
     const refunded = needs.filter(({ cell, cost }) => {
-      const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && this.#isUnderOwn(slotUs, cell, nowUs)
-      return isCounted && cell.takeBack(cost, slotUs, nowUs, job.tier)
+      const isCounted = !cell.isPlaces && !cell.isOff(nowUs) && changedUs === this.#changedUs
+      return isCounted && isSince(slotUs, cell.ownSinceUs(nowUs)) && cell.takeBack(cost, slotUs, nowUs, job.tier)
     })
     for (const { cell } of refunded) this.#waiting.freed(cell)
     if (refunded.length > 0) this.#renewLane(job, nowUs)
@@ -278,7 +281,7 @@ export class ReferenceKeys {
     checkShape(shape, this.#features)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#shape = shape
-    this.#meanings.change(shape)
+    this.#meanings.change(shape, nowUs)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#turns.ageingMs = shape.ageingMs
     this.#gate.change(shape, nowUs)
@@ -376,7 +379,7 @@ export class ReferenceKeys {
 
   /** What has to be done once before the first job of a call is chosen. */
   #begin(nowUs: number): void {
-    if (this.#isStale) this.#markStale()
+    if (this.#isStale) this.#markStale(nowUs)
     this.#renewStale()
     for (const group of this.#turns.all) this.#endPause(group, nowUs)
     this.#waiting.endOwn(nowUs)
@@ -446,7 +449,8 @@ export class ReferenceKeys {
       cell.charge(cost, slotUs - nowUs, nowUs, { lease: this.#leases, tier: job.tier })
     lane.jobs.splice(lane.jobs.indexOf(job), 1)
     group.running.add(job.id)
-    this.#left.set(job.id, { job, group, slotUs, needs, cells, lease: this.#leases, known: new Map() })
+    const charged = { slotUs, needs, cells, changedUs: this.#changedUs }
+    this.#left.set(job.id, { job, group, ...charged, lease: this.#leases, known: new Map() })
     this.#waiting.served(lane, needs, nowUs)
     this.#turns.serve(group, job.cost, settings.weight)
     if (lane.jobs.length === 0) {
@@ -502,12 +506,20 @@ export class ReferenceKeys {
   }
 
   /** All groups that were limited or full are looked at again, and all lines and lanes that wait for a time. */
-  #markStale(): void {
+  #markStale(nowUs: number): void {
     this.#isStale = false
     for (const group of this.#turns.in('full')) this.#turns.enter(group)
     for (const group of this.#turns.in('limited')) this.#staleGroups.add(group)
     for (const lane of this.#turns.lanes) if (lane.state === 'until') this.#staleLanes.add(lane)
     this.#waiting.allDue()
+    this.#trackPlaces(nowUs)
+  }
+
+  /** Running jobs take the places that they need by now, the last one first: their cells count by their tiers from here on. */
+  #trackPlaces(nowUs: number): void {
+    if (!this.#shape.limits?.some(isPlaces)) return
+    for (const { job } of [...this.#left.values()].reverse())
+      for (const cell of this.#meanings.of(job).cells) cell.touch(nowUs, job.tier)
   }
 
   #renewStale(): void {
@@ -536,12 +548,16 @@ export class ReferenceKeys {
 
   /** The same under what applies to a cell. */
   #isUnderOwn(slotUs: number, cell: Cell, nowUs: number): boolean {
-    return this.#isUnder(slotUs) && (cell.ownSinceUs(nowUs) === 0 || slotUs > cell.ownSinceUs(nowUs) + AHEAD_US)
+    return this.#isUnder(slotUs) && isSince(slotUs, cell.ownSinceUs(nowUs))
   }
 
   /** Whether a job with this slot was certainly charged under the shape of now, and what was set for its group. */
   #isUnder(slotUs: number, group?: Group): boolean {
-    const changedUs = Math.max(this.#changedUs, group?.changedUs ?? 0)
-    return changedUs === 0 || slotUs > changedUs + AHEAD_US
+    return isSince(slotUs, Math.max(this.#changedUs, group?.changedUs ?? 0))
   }
+}
+
+/** Whether a slot was certainly granted after a change, µs; 0 if there was none. */
+function isSince(slotUs: number, changedUs: number): boolean {
+  return changedUs === 0 || slotUs > changedUs + AHEAD_US
 }

@@ -61,8 +61,8 @@ test('calls wait for their own model and plan alone, and a request takes from th
   const lines = await run(join(built.folder, 'examples'), 'llm.mjs')
   expect(lines).toEqual([
     'three calls at once are allowed, the account has 2397 left',
-    // On a busy machine its calls may all have left by then.
-    expect.stringMatching(/^hobby is held by (plan|undefined): its 6 calls started within \d+ ms$/),
+    // On a busy machine its calls may all have left by then, or wait for the model that others use too.
+    expect.stringMatching(/^hobby is held by (plan|tokens|undefined): its 6 calls started within \d+ ms$/),
     expect.stringMatching(/^the 12 calls of acme started within \d+ ms$/),
   ])
   // 200 tokens of the last call beyond a bucket of 400, at 400/s, and 120 for each of the five before it.

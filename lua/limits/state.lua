@@ -1,6 +1,7 @@
 local limit_control = use 'limits/control'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
+local as_text = use 'redis/as-text'
 
 -- The state of one key of a limit, for algorithms that keep one: four numbers, packed into a string. It expires when it
 -- no longer matters; no decision depends on that, because each uses the stored times.
@@ -74,6 +75,30 @@ function limit_state.lasting(l, follows)
   return l
 end
 
+-- All rates of a limit, as a text.
+local function rates_of(l)
+  local rates = {}
+  for tier, values in pairs(l.tiers or {}) do
+    rates[#rates + 1] = tier .. ' ' .. (values.interval or '') .. cjson.encode(values.schedule or false)
+  end
+  table.sort(rates)
+  return (l.interval or '') .. cjson.encode(l.schedule or false) .. table.concat(rates, ' ')
+end
+
+-- When the rates of limits with `by` changed last, and the time before (µs): JSON, name -> {last, earlier}; false if none
+-- did. known: the same before the limits (JSON, or nil) changed at `at`; before: the old limits
+function limit_state.rated(known, before, limits, at)
+  local old, rated = {}, {}
+  known = known and cjson.decode(known) or {}
+  for _, l in ipairs(cjson.decode(before)) do old[l.name] = rates_of(l) end
+  for _, l in ipairs(limits and cjson.decode(limits) or {}) do
+    local times = known[l.name]
+    if old[l.name] ~= rates_of(l) then times = { as_text.us(at), times and times[1] or '0' } end
+    if l.by and l.interval then rated[l.name] = times end
+  end
+  return next(rated) and cjson.encode(rated) or false
+end
+
 -- How long a debt, µs at the interval of a limit, is kept under the slowest of those rates, µs; 0 without them.
 local function closed_for(l, now, debt)
   local lasts = 0
@@ -138,11 +163,11 @@ local function rate_of(l, interval, schedule, before)
 end
 
 -- As limit_state.at, for a rate that follows the clock or did: slots granted ahead stay, and the debt after them is
--- counted in units. If the earlier schedule is unknown, no time counts until the limits were changed (l.since).
+-- counted in units. If the earlier schedule is unknown, no time counts until the rates were changed (l.rated).
 local function retimed(key, l, at, seen, level, interval, ahead, schedule, before)
   local from, old = math.max(seen, at), rate_of(l, interval, schedule, before)
   local debt, gone = debt_of(l, level, interval), nil
-  if not old then gone = counted(l, math.max(seen, l.since or from), from) * interval / l.interval
+  if not old then gone = counted(l, math.max(seen, l.rated and tonumber(l.rated[1]) or from), from) * interval / l.interval
   elseif before then gone = counted(old, seen, from)
   else gone = slower(old, l, seen, from, debt) end
   debt = math.max(0, debt - gone)
@@ -168,11 +193,20 @@ end
 -- l's, they are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between
 -- the last charge and then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise
 -- depart at the lower rate, and so do refills until then. A lower rate counts from the change or, if its time is not
--- certain, from the last charge.
+-- certain, from the last charge. If it changed more than once since then (l.rated: when it did last, and before), the
+-- rates between are unknown: no time counts until the last change.
 function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
-  local schedule = schedule_in(packed)
-  if interval == l.interval and schedule == (l.schedule_id or nil) then return seen, level, ahead end
+  local schedule, rated = schedule_in(packed), (before or l).rated
+  local skips = rated and seen <= tonumber(rated[2])
+  if skips then
+    local changed = tonumber(rated[1])
+    seen, ahead = changed, ahead - (changed - seen)
+  end
+  if interval == l.interval and schedule == (l.schedule_id or nil) then
+    if skips then limit_state.keep({ key = key, now = seen, ahead = ahead }, l, debt_of(l, level, interval), level) end
+    return seen, level, ahead
+  end
   if schedule or l.service then return retimed(key, l, at, seen, level, interval, ahead, schedule, before) end
   local elapsed, raised = math.max(0, at - seen), interval > l.interval
   seen, ahead = seen + elapsed, ahead - elapsed

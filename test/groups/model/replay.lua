@@ -18,6 +18,7 @@ local group_settings = use 'groups/settings'
 local queue_groups = use 'groups/queue-groups'
 local charged = use 'limits/charged'
 local own_values = use 'limits/own-values'
+local limit_state = use 'limits/state'
 local as_text = use 'redis/as-text'
 local job_options = use 'shape/job-options'
 local parsed = use 'shape/parsed'
@@ -43,6 +44,8 @@ local shape = {
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
 if shape.keyed_limits then redis.call('HSET', KEYS[1], 'limits', shape.keyed_limits) end
+local rated = redis.call('HGET', KEYS[1], 'rated')
+shape.rated = rated and cjson.decode(rated) or nil
 
 local lanes, _, has_keys = parsed.lanes_of(ARGV[3])
 shape.has_places = parsed.has_places(ARGV[3])
@@ -70,8 +73,9 @@ end
 
 -- As a declaration of the same limits with other rates.
 function operations.limits(now, limits)
-  shape.keyed_limits, shape.rules_at = limits, now
-  redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now))
+  local rated = limit_state.rated(redis.call('HGET', KEYS[1], 'rated'), shape.keyed_limits, limits, now)
+  shape.keyed_limits, shape.rules_at, shape.rated, shape.keyed = limits, now, rated and cjson.decode(rated), nil
+  redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now), 'rated', rated or '{}')
   return ''
 end
 

@@ -18,6 +18,11 @@ export interface OwnValues {
   readonly tier?: { readonly value: string; readonly untilUs: number }
 }
 
+/** When the rates of a limit changed last, and when they did before, µs; 0 for never. */
+export type Rated = readonly [lastUs: number, earlierUs: number]
+
+const NEVER: Rated = [0, 0]
+
 /** What a cell was charged, and whether that was taken back. */
 export interface Charge {
   readonly slotUs: number
@@ -40,13 +45,14 @@ export class Cell {
   /** By what applies: equal rules are one. */
   readonly #wires = new Map<string, LimitWire>()
   readonly #model: Model
+  #rated: Rated
   #own: OwnValues = {}
   #sinceUs = 0
-  #shapedUs = 0
 
-  constructor(id: string, limit: Limit) {
+  constructor(id: string, limit: Limit, rated = NEVER) {
     this.id = id
     this.#limit = limit
+    this.#rated = rated
     this.#model = createModel(this.#wireAt(0, undefined))
   }
 
@@ -54,12 +60,9 @@ export class Cell {
     return this.#limit
   }
 
-  /**
-   * Of another shape: its state, as one in Redis, counts by it once it is looked at.
-   * @param sinceUs when the limits of the queue changed
-   */
-  follow(limit: Limit, sinceUs: number): void {
-    this.#shapedUs = sinceUs
+  /** Of another shape: its state, as one in Redis, counts by it once it is looked at. */
+  follow(limit: Limit, rated = NEVER): void {
+    this.#rated = rated
     if (limit === this.#limit) return
     const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
@@ -97,11 +100,11 @@ export class Cell {
   /** @param values undefined lifts what is set; else only these fields */
   setOwn(values: OwnValues | undefined, nowUs: number): void {
     this.#endOwn(nowUs, undefined)
-    const before = this.#wireAt(nowUs, undefined)
+    const [before, rated] = [this.#wireAt(nowUs, undefined), this.#ratedAt(nowUs)]
     this.#own = values ? { ...this.#lasting(nowUs), ...values } : {}
     this.#own = this.#lasting(nowUs)
     this.#sinceUs = nowUs
-    this.#takeOver(nowUs, before, this.#wireAt(nowUs, undefined))
+    this.#takeOver(nowUs, before, this.#wireAt(nowUs, undefined), rated)
   }
 
   /** What has ended is forgotten. */
@@ -210,16 +213,28 @@ export class Cell {
     const ends = this.#endsBy(nowUs)
     for (const endUs of ends) {
       if (this.#model.changedUs >= endUs) continue
-      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#wireAt(endUs, tier))
+      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#wireAt(endUs, tier), this.#ratedAt(endUs - 1))
     }
     return ends
   }
 
   /** If another rate applies, the state counts by it from this moment on. */
-  #takeOver(atUs: number, before: LimitWire, after: LimitWire): void {
+  #takeOver(atUs: number, before: LimitWire, after: LimitWire, rated: Rated): void {
     if (isSameRate(before, after)) return
     this.#model.now = atUs
+    this.#skip(rated)
     this.#model.change(after, true)
+  }
+
+  /** A rate of its own does not change with the limit's. */
+  #ratedAt(atUs: number): Rated {
+    return this.#lasting(atUs).rate?.value ? NEVER : this.#rated
+  }
+
+  /** The rates between the last changes are unknown to a state that is older: no time counts until the last one. */
+  #skip([lastUs, earlierUs]: Rated): void {
+    const { changedUs } = this.#model
+    if (changedUs >= 0 && changedUs <= earlierUs) this.#model.skipTo(lastUs)
   }
 
   #wireAt(atUs: number, tier: string | undefined): LimitWire {
@@ -234,6 +249,7 @@ export class Cell {
     this.#endOwn(nowUs, tier)
     const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
+    this.#skip(this.#ratedAt(nowUs))
     if (this.#model.rule !== wire) this.#model.change(wire, false, this.#forgottenUntilUs)
     return this.#model
   }
@@ -242,8 +258,17 @@ export class Cell {
   get #forgottenUntilUs(): number | undefined {
     const tiers = [undefined, ...Object.keys(this.#limit.tiers ?? {})]
     const known = tiers.map((tier) => JSON.stringify(wireOf(this.#limit, tier, {}).schedule))
-    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#shapedUs
+    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#rated[0]
   }
+}
+
+/** All rates of a bucket, to be compared. */
+export function ratesOf(limit: Limit): string {
+  const rates = [undefined, ...Object.keys(limit.tiers ?? {})].map((tier) => {
+    const { interval, schedule } = wireOf(limit, tier, {})
+    return interval === undefined ? [] : [tier, interval, schedule]
+  })
+  return JSON.stringify(rates)
 }
 
 function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {

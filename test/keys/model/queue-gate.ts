@@ -82,7 +82,7 @@ export class QueueGate {
     return limits.flatMap((limit) => {
       const cell = this.#cells.get(limit.name) ?? new Cell(limit.name, limit)
       this.#cells.set(limit.name, cell)
-      cell.follow(limit, 0)
+      cell.follow(limit)
       const cost = costUnder(limit, job)
       return cost > 0 ? [{ cell, cost }] : []
     })

@@ -20,6 +20,8 @@ export interface Model {
    * @param forgottenUntil µs: nobody knows the schedule from before, and the new rate counts from then on
    */
   change(rule: LimitWire, certain: boolean, forgottenUntil?: number): void
+  /** No time counts from the last change of a bucket until then, µs. */
+  skipTo(us: number): void
   /** µs from now until a cost conforms. */
   earliest(cost: number): number
   /** Charges a cost for a time, µs from now. */
@@ -65,6 +67,8 @@ export abstract class BaseModel {
   change(rule: LimitWire, _certain: boolean): void {
     this.#rule = rule
   }
+
+  skipTo(_us: number): void {}
 
   get now(): number {
     return this.#now

@@ -33,6 +33,11 @@ export abstract class BucketModel extends BaseModel {
     this.#aheadUs = aheadUs
   }
 
+  override skipTo(us: number): void {
+    this.#aheadUs -= us - this.changedAt
+    this.changedAt = us
+  }
+
   /** Only of the last slot: what was charged behind others would be there twice. */
   takeBack(cost: number, slot: number): boolean {
     if (this.now + Math.ceil(this.#aheadUs - this.elapsed) !== slot) return false

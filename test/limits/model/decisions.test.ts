@@ -20,9 +20,9 @@ const CALLS_PER_HISTORY = 4
 
 /**
  * How a limit comes to another rule: it is told; it comes upon it, and the rule before is that of a tier; it comes upon it, and
- * a schedule before is forgotten.
+ * a schedule before is forgotten; it comes upon it, having changed more than once since it was last looked at.
  */
-const WAYS = ['told', 'tier', 'forgotten'] as const
+const WAYS = ['told', 'tier', 'forgotten', 'twice'] as const
 type Way = (typeof WAYS)[number]
 
 afterEach(async () => {
@@ -59,7 +59,8 @@ const CARELESS = [
     'gone = counted(old, seen, from)',
     'gone = counted(l, seen, from)',
   ],
-  ['lets the new rate count for what it has forgotten', 'l.since or from', 'seen'],
+  ['lets the new rate count for what it has forgotten', 'l.rated and tonumber(l.rated[1]) or from', 'seen'],
+  ['counts rates that it does not know', 'seen <= tonumber(rated[2])', 'false'],
 ] as const
 
 test.each(CARELESS)('a change of a schedule that %s is found out', async (_what, text, broken) => {
@@ -97,6 +98,7 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
       // What was refused has charged nothing that could be undone.
       const verb = operation.verb === 'undo' && at === undefined ? 'peek' : operation.verb
       operations.push({ ...operation, verb, cost, at: at ?? operation.now })
+      skip(model, known)
       return answerOf(model, operations.at(-1) as Operation, (us) => slots.set(operation, us))
     })
     const found = await replayer.replay(base, [{ ...history.wire, ...known }], operations)
@@ -116,12 +118,22 @@ async function compareHistory(replayer: Replayer, algorithm: Algorithm, seed: nu
 /** @returns what the limit knows then of the rule before */
 function change(model: Model, wire: LimitWire, now: number, way: Way): Known {
   const before = model.rule
-  const since = Math.floor((Math.max(model.changedUs, 0) + now) / 2)
+  const { changedUs } = model
+  const since = Math.floor((Math.max(changedUs, 0) + now) / 2)
+  const isTwice = way === 'twice' && changedUs >= 0 && changedUs <= since
+  const rated = [`${since}`, isTwice ? `${changedUs}` : '0'] as const
+  skip(model, { rated })
   model.now = now
   model.change(wire, way === 'told', way === 'forgotten' ? since : undefined)
   if (way === 'told') return { before }
-  if (way === 'forgotten') return { since }
-  return { tiers: { before: { ...before, schedule: before.schedule ?? false } } }
+  if (way === 'forgotten') return { rated }
+  return { tiers: { before: { ...before, schedule: before.schedule ?? false } }, ...(isTwice ? { rated } : {}) }
+}
+
+/** No time counts from a state that is older than the last two changes up to the last one. */
+function skip(model: Model, { rated }: Known): void {
+  const [last, earlier] = (rated ?? ['0', '0']).map(Number) as [number, number]
+  if (model.changedUs >= 0 && model.changedUs <= earlier) model.skipTo(last)
 }
 
 function isSame(one: Answer, other: Answer): boolean {

@@ -64,8 +64,8 @@ export interface Known {
   readonly tiers?: Readonly<
     Record<string, Omit<LimitWire, 'schedule'> & { readonly schedule: LimitWire['schedule'] | false }>
   >
-  /** When it became its own at the latest, µs. */
-  readonly since?: number
+  /** When its rates changed last, and when they did before, µs. */
+  readonly rated?: readonly [last: string, earlier: string]
 }
 
 /** `never`: no key expires. `held`: each does by the held clock, to the millisecond; each call starts over with that. */

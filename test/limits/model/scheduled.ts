@@ -88,6 +88,12 @@ export class ScheduledModel implements Model {
     else this.#retime(before, certain, forgottenUntil)
   }
 
+  skipTo(us: number): void {
+    this.#bucket.skipTo(this.#shown(us))
+    this.#aheadUs -= us - this.#changedAt
+    this.#changedAt = us
+  }
+
   earliest(cost: number): number {
     const units = this.#bucket.earliest(cost)
     return this.#clock ? this.#clock.comes(units, this.#now) : units

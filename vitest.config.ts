@@ -24,10 +24,11 @@ const BEYOND = [
   'test/faults/{reshard,rolling-restarts,script-flush,sentinel,slow-connection}.test.ts',
   'test/feedback/fleet/**/*.test.ts',
   'test/model/commands.test.ts',
-  'packages/cli/test/simulate/{commands,recorder}.test.ts',
+  'packages/cli/test/{without-redis,simulate/commands,simulate/recorder}.test.ts',
+  'packages/dashboard/test/server/program.test.ts',
   'packages/dashboard/test/page/{access,first-load,live,troubles}.test.ts',
-  'packages/gateway/test/{kill,attacks/*,program/faults,program/stop}.test.ts',
-  'packages/workers/test/{db-outage,email-outage,http-outage,lost-commits}.test.ts',
+  'packages/gateway/test/{kill,attacks/*,program/faults,program/gateway,program/stop}.test.ts',
+  'packages/workers/test/{db-outage,email-outage,http-outage,lost-commits,program,refused-start}.test.ts',
 ]
 const { TEST_PART: part } = process.env
 

@@ -8,6 +8,7 @@ import type { Found } from '../../src/feedback/source.ts'
 import { encodeShape, type Shape } from '../../src/shape/shape.ts'
 import { BucketServer } from '../feedback/support/limited-server.ts'
 import { heldText } from '../model/replay.ts'
+import { someOf } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 
 // The rate of one group, or of one key, follows what its destination accepts, in virtual time: the scripts of lua/, and what a profile makes
@@ -139,10 +140,12 @@ class Destinations {
 
 const groupOf = ({ id }: HeldJob) => id.split('-')[0] as string
 
-test.each<[string, Shape, Scope, number]>([
+const SCOPES: readonly [string, Shape, Scope, number][] = [
   ['group', SHAPE, 'group', 2],
   ['host', HOSTS, { limit: 'perHost' }, 2],
-])(
+]
+
+test.each(someOf(SCOPES))(
   'the %s whose destination answers 421 settles at what it accepts, the others keep their rate, and it climbs back',
   { timeout: 300_000 },
   async (name, shape, scope, few) => {

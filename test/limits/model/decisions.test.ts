@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { ALGORITHMS, type Algorithm, type LimitWire } from '../../../src/limits/definition.ts'
-import { caseCount } from '../../support/cases.ts'
+import { caseCount, someOf } from '../../support/cases.ts'
 import { useRedis } from '../../support/redis.ts'
 import type { Model } from './base.ts'
 import { History, SCHEDULED } from './history.ts'
@@ -51,8 +51,8 @@ test('a script that rounds times more coarsely is found out', async () => {
 })
 
 const CARELESS = [
-  ['counts the higher rate where none is known', 'sum = sum + math.min(', 'sum = sum + math.max('],
   ['counts a debt in time', 'debt * l.interval / interval + granted', 'debt + granted'],
+  ['counts the higher rate where none is known', 'sum = sum + math.min(', 'sum = sum + math.max('],
   ['forgets what was granted ahead', 'if debt > 0 and last > from then', 'if false then'],
   [
     'lets the new rate count from the last charge on',
@@ -63,7 +63,7 @@ const CARELESS = [
   ['counts rates that it does not know', 'seen <= tonumber(rated[2])', 'false'],
 ] as const
 
-test.each(CARELESS)('a change of a schedule that %s is found out', async (_what, text, broken) => {
+test.each(someOf(CARELESS))('a change of a schedule that %s is found out', async (_what, text, broken) => {
   const careless = new Replayer(client, (lua) => lua.replace(text, broken))
   const compare = async () => {
     for (let seed = SCHEDULED; seed <= 20 * SCHEDULED; seed += SCHEDULED) {

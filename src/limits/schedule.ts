@@ -172,9 +172,11 @@ function weekOf(entries: readonly Hours[]): number[] {
     )
   }
   const week: number[] = []
-  for (const [at, entry] of minutes.entries()) {
-    const inForce = entry || (rest as number) + 1
-    if (inForce !== week.at(-1)) week.push(at, inForce)
+  let before = 0
+  for (let at = 0; at < WEEK_MINUTES; at++) {
+    const entry = minutes[at] || (rest as number) + 1
+    if (entry !== before) week.push(at, entry)
+    before = entry
   }
   const unused = entries.findIndex((_, i) => !week.some((entry, at) => at % 2 === 1 && entry === i + 1))
   if (unused >= 0) {

@@ -44,6 +44,7 @@ export class Cell {
   #limit: Limit
   /** By what applies: equal rules are one. */
   readonly #wires = new Map<string, LimitWire>()
+  readonly #known = new Map<LimitWire, LimitWire>()
   readonly #model: Model
   #rated: Rated
   #own: OwnValues = {}
@@ -239,10 +240,13 @@ export class Cell {
 
   #wireAt(atUs: number, tier: string | undefined): LimitWire {
     const wire = wireOf(this.#limit, this.tierOf(tier, atUs), this.#lasting(atUs))
+    const known = this.#known.get(wire)
+    if (known) return known
     const text = JSON.stringify(wire)
-    const known = this.#wires.get(text) ?? wire
-    this.#wires.set(text, known)
-    return known
+    const equal = this.#wires.get(text) ?? wire
+    this.#wires.set(text, equal)
+    this.#known.set(wire, equal)
+    return equal
   }
 
   #at(nowUs: number, tier?: string): Model {
@@ -271,7 +275,19 @@ export function ratesOf(limit: Limit): string {
   return JSON.stringify(rates)
 }
 
-function wireOf(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {
+/** Of each limit, what was encoded: schedules take long. */
+const ENCODED = new WeakMap<Limit, Map<string, LimitWire>>()
+
+function wireOf(limit: Limit, tier: string | undefined, own: OwnValues): LimitWire {
+  const known = ENCODED.get(limit) ?? new Map<string, LimitWire>()
+  ENCODED.set(limit, known)
+  const values = JSON.stringify([tier, own.rate?.value, own.burst?.value])
+  const wire = known.get(values) ?? encode(limit, tier, own)
+  known.set(values, wire)
+  return wire
+}
+
+function encode(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {
   const { name: _name, by: _by, unit: _unit, tiers, ...own } = limit
   const rule = tier === undefined ? own : { ...own, ...tiers?.[tier] }
   const wire = encodeRule({

@@ -26,7 +26,7 @@ async function erase(customer, reason) {
   return erased
 }
 
-// Of each customer: a mail that is sent, one that is refused, and one for tomorrow.
+// Of each customer: an email that is sent, one that is refused, and one for tomorrow.
 const worker = new ShapedWorker('mails', send, { connection, prefix, shape, deadLetter: 'mails-dead' })
 async function send(job) {
   await job.log(`to ${job.data.to}`)

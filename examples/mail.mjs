@@ -1,6 +1,6 @@
-// Plays two providers that allow 50 mails a second, one with an HTTP API and one with SMTP, for the programs in mail. Then
-// the API allows only 10, and its refusals hold the queue and lower the rate. Needs a Redis: REDIS_URL, or one on this
-// machine, and the packages nodemailer and smtp-server.
+// Plays two providers that allow 50 emails a second, one with an HTTP API and one with SMTP, for the programs in mail.
+// Then the API allows only 10, and its refusals hold the queue and lower the rate. Needs a Redis: REDIS_URL, or one on
+// this machine, and the packages nodemailer and smtp-server.
 //   npm run build && node examples/mail.mjs
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -56,8 +56,8 @@ async function sendAll({ mail, worker }, count) {
 
 const { limit, period } = byApi.shape.rate
 console.log(`asked for 50/s, given ${((limit / period) * 1000).toFixed(1)}/s`)
-console.log(`${await sendAll(byApi, 60)} mails over the API, ${http.counts.refused} refused`)
-console.log(`${await sendAll(bySmtp, 30)} mails over SMTP, ${smtp.counts.refused} refused`)
+console.log(`${await sendAll(byApi, 60)} emails over the API, ${http.counts.refused} refused`)
+console.log(`${await sendAll(bySmtp, 30)} emails over SMTP, ${smtp.counts.refused} refused`)
 
 const changes = []
 byApi.worker.on('feedback', (change) => changes.push(change))
@@ -67,7 +67,7 @@ const pause = changes.find(({ kind }) => kind === 'pause')
 const slow = changes.find(({ kind }) => kind === 'slow')
 console.log(`the queue paused: ${pause.reason}`)
 console.log(`the rate fell from ${slow.from.toFixed(1)}/s to ${slow.rate.toFixed(1)}/s`)
-console.log(`${mailsThen} more mails, none lost`)
+console.log(`${mailsThen} more emails, none lost`)
 
 for (const { worker, queue } of [byApi, bySmtp]) {
   await worker.close()

@@ -1,5 +1,5 @@
-// Mails of several customers: none at night by the clock of a customer that wants that, and more each day from a domain that
-// is new. Needs a Redis: REDIS_URL, or one on this machine.
+// Emails of several customers: none at night by the clock of a customer that wants that, and more each day from a
+// domain that is new. Needs a Redis: REDIS_URL, or one on this machine.
 //   npm run build && node examples/quiet-hours.mjs
 import { ShapedQueue, ShapedWorker } from 'sluice'
 
@@ -37,7 +37,7 @@ await queue.addBulk([
 ])
 
 const send = async (_job) => {
-  // … hand the mail to the provider
+  // … hand the email to the provider
 }
 const worker = new ShapedWorker('mails', send, {
   ...{ connection, prefix, shape },
@@ -55,7 +55,7 @@ for (const domain of ['old.example', 'new.example']) {
   const { day, days, inForce, remaining } = await queue.getLimit('warm-up', domain)
   console.log(`${domain}: day ${day} of ${days}, ${remaining} of ${inForce.rate} left`)
 }
-console.log(`${(await queue.meter()).depth} mails wait`)
+console.log(`${(await queue.meter()).depth} emails wait`)
 
 await worker.close()
 await queue.obliterate({ force: true })

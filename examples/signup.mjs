@@ -18,7 +18,7 @@ const post = (url, to) => fetch(url, { method: 'POST', headers, body: JSON.strin
 for (const [name, url] of Object.entries(urls)) {
   const statuses = []
   for (let i = 0; i < 3; i++) statuses.push((await post(`${url}/login`)).status)
-  console.log(`log-ins by ${name}: ${statuses.join(' ')}`)
+  console.log(`logins by ${name}: ${statuses.join(' ')}`)
 }
 
 // Twenty at once by each, where the queue takes about eleven in two seconds.

@@ -14,7 +14,7 @@ const PLANS = { free: { weight: 1, capacity: 30 }, pro: { weight: 4, capacity: 5
 /** Takes effect at once, in the whole fleet. */
 const setPlan = (tenant, plan) => queue.setGroup(tenant, PLANS[plan], { by: 'billing', reason: `${plan} plan` })
 
-/** Adds a mail. If the tenant's part of the queue is full, returns when to come back, ms. */
+/** Adds an email. If the tenant's part of the queue is full, returns when to come back, ms. */
 async function mail(tenant, to) {
   try {
     await queue.add('mail', { to }, { group: { id: tenant }, attempts: 3 })
@@ -49,7 +49,7 @@ const enough = new Promise((resolve) => worker.on('completed', () => served.leng
 await queue.resume()
 await enough
 await worker.close()
-console.log(`of the first 25 mails ${served.slice(0, 25).filter((tenant) => tenant === 'acme').length} were acme's`)
+console.log(`of the first 25 emails, ${served.slice(0, 25).filter((tenant) => tenant === 'acme').length} were acme's`)
 
 await queue.clearGroup('acme', { by: 'billing', reason: 'end of the example' })
 await queue.obliterate({ force: true })

@@ -93,7 +93,7 @@ test('a customer has quiet hours, and a new domain the quota of its first day', 
     'acme: quiet for 10 h',
     'old.example: day 9 of 20, 71 of 76/day left',
     'new.example: day 1 of 20, 0 of 3/day left',
-    '7 mails wait',
+    '7 emails wait',
   ])
   await expectNoKeys('quiet-hours.mjs')
 })
@@ -208,11 +208,11 @@ test('the tutorial: a full queue refuses, and two workers share one rate', async
 test('mails keep to a provider by HTTP and by SMTP, and to one that allows less than it says', async () => {
   expect(await run(join(built.folder, 'examples'), 'mail.mjs')).toEqual([
     'asked for 50/s, given 33.3/s',
-    expect.stringMatching(/^60 mails over the API, \d refused$/),
-    expect.stringMatching(/^30 mails over SMTP, \d refused$/),
+    expect.stringMatching(/^60 emails over the API, \d refused$/),
+    expect.stringMatching(/^30 emails over SMTP, \d refused$/),
     'the queue paused: 429 Retry-After 1 s',
     expect.stringMatching(/^the rate fell from \d\d\.\d\/s to \d\d\.\d\/s$/),
-    '20 more mails, none lost',
+    '20 more emails, none lost',
   ])
   await expectNoKeys('mail.mjs')
 })
@@ -221,15 +221,15 @@ test('a full tenant is refused alone, and a tenant with four times the weight ge
   expect(await run(join(built.folder, 'examples'), 'tenants.mjs')).toEqual([
     'hobby is full: come back later',
     'acme: accepted',
-    expect.stringMatching(/^of the first 25 mails (19|20|21) were acme's$/),
+    expect.stringMatching(/^of the first 25 emails, (19|20|21) were acme's$/),
   ])
   await expectNoKeys('tenants.mjs')
 })
 
 test('sign-ups that would wait for longer than two seconds are refused by Express, Fastify and Next.js alike', async () => {
   expect(await run(join(built.folder, 'examples'), 'signup.mjs')).toEqual([
-    'log-ins by Express: 200 200 200',
-    'log-ins by Fastify: 200 200 429',
+    'logins by Express: 200 200 200',
+    'logins by Fastify: 200 200 429',
     expect.stringMatching(/^1\d accepted, \d refused$/),
     expect.stringMatching(/^\d+ accepted, \d+ refused$/),
     'Quota exceeded',

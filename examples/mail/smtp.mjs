@@ -1,4 +1,4 @@
-// Sends mail over SMTP through a provider that allows 50 mails a second.
+// Sends mail over SMTP through a provider that allows 50 emails a second.
 //   REDIS_URL=redis://localhost:6379 SMTP_URL=smtps://user:password@host node smtp.mjs
 import { createTransport } from 'nodemailer'
 import { ShapedQueue, ShapedWorker, safeShape } from 'sluice'

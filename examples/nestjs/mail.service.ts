@@ -9,7 +9,7 @@ export class MailService {
     @InjectFlowProducer('mail-flows') readonly flows: ShapedFlowProducer,
   ) {}
 
-  /** A digest that is sent after its mails: all of them are accepted, or none. */
+  /** A digest that is sent after its emails: all of them are accepted, or none. */
   async digest(names: readonly string[]): Promise<string> {
     const children = names.map((name) => ({ queueName: 'mails', name: 'mail', data: { to: `${name}@example.com` } }))
     try {

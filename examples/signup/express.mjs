@@ -1,4 +1,4 @@
-// Sign-ups and log-ins with Express.
+// Sign-ups and logins with Express.
 import express from 'express'
 import { Redis } from 'ioredis'
 import { createLimiter } from 'sluice/limits'

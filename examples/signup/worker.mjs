@@ -1,4 +1,4 @@
-// Sends the welcome mails.
+// Sends the welcome emails.
 //   REDIS_URL=redis://localhost:6379 node worker.mjs
 import { ShapedWorker } from 'sluice'
 import { connection, prefix, queue, shape } from './queue.mjs'

@@ -1,4 +1,4 @@
-// A mail server that prints when each mail arrived, and for whom.
+// A mail server that prints when each email arrived, and for whom.
 import { SMTPServer } from 'smtp-server'
 import { smtpPort } from './settings.mjs'
 

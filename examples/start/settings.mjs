@@ -3,5 +3,5 @@ export const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:637
 export const prefix = process.env.PREFIX ?? 'bull'
 export const smtpPort = Number(process.env.SMTP_PORT ?? 2525)
 
-// Two mails per second, and at most 60 waiting.
+// Two emails per second, and at most 60 waiting.
 export const shape = { rate: '2/s', capacity: 60 }

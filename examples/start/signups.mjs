@@ -1,4 +1,4 @@
-// 62 people sign up at once: each gets a mail, or hears when to retry.
+// 62 people sign up at once: each gets an email, or hears when to retry.
 import { ShapedQueue } from 'sluice'
 import { connection, prefix, shape } from './settings.mjs'
 

@@ -37,7 +37,7 @@ const WARM_UP_WINDOWS = 10
  *     limit    = (1 − smoothing) × limit + smoothing × (limit × gradient + queueSize)
  *
  * `short` is the mean latency of a window (1 s and at least 10 calls), `long` its exponential mean over `longWindow`
- * windows. While `long` is more than twice `short` it falls by 5 % a window, so that a recovery takes effect. If less
+ * windows. While `long` is more than twice `short` it falls by 5% a window, so that a recovery takes effect. If less
  * than half the limit was in use, the window says nothing about a higher one, and the limit stays.
  */
 export class Gradient2Limit {

@@ -1,6 +1,6 @@
 import type { WarmUp } from '../limits/warm-up.ts'
 
-/** Mails an hour, from the first day on. */
+/** Emails an hour, from the first day on. */
 const SENDGRID = [
   ...[20, 28, 39, 55, 77, 108, 151, 211, 295, 413, 579, 810, 1000, 1587, 2222, 3111, 4356, 6098, 8583, 11_953],
   ...[16_734, 23_427, 32_798, 45_917, 64_284, 89_998, 125_997, 176_395, 246_953, 345_735, 484_029, 677_640, 948_696],

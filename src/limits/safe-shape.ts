@@ -13,7 +13,7 @@ export interface WindowProvider {
   /** The largest difference in the time that two units take to reach the provider. ms, default 0. */
   readonly jitterMs?: number
   /**
-   * Units that may start together, whole, at most the quota. Default 2 % of it, at least 1. A higher burst lowers the
+   * Units that may start together, whole, at most the quota. Default 2% of it, at least 1. A higher burst lowers the
    * rate.
    */
   readonly burst?: number

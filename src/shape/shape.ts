@@ -47,17 +47,17 @@ export interface Shape {
   readonly limits?: readonly QueueLimit[]
   /** `enforce` (default); `shadow` only counts what it would hold or refuse; `off` does nothing. Pauses always apply. */
   readonly mode?: ShapeMode
-  /** A job that may start more than this many ms late goes back and gets a new slot. Default 100. */
+  /** A job that could start more than this many ms late goes back and gets a new slot. Default 100. */
   readonly maxLatenessMs?: number
   /** Minimum look-ahead: how many ms before its slot a job may reach a worker. Default 50. */
   readonly horizonMs?: number
   /** After a loss of state: `hold` (default) keeps the rate; `burst` allows a full burst at once. */
   readonly onStateLoss?: 'hold' | 'burst'
-  /** An add succeeds only once this many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
+  /** An add succeeds only when this many replicas have the job: `{ replicas: 1, timeoutMs: 500 }`. */
   readonly durability?: Durability
   /** How many departures to keep for `sluice audit`, at most 1,000,000; `true` keeps 10,000. */
   readonly audit?: number | true
-  /** A declaration with a lower version, or without one, never replaces this one. */
+  /** A declaration with a lower version, or none, never replaces this one. */
   readonly version?: number
 }
 

@@ -12,7 +12,7 @@ export function globalOptionsText(): string {
 
 const HEAD = `# Commands
 
-Look up a command and its options. \`sluice COMMAND --help\` prints the same, with examples. [Some options](cli.md#options-of-every-command) apply to every command. \`--reason\` is kept in the history; \`limits\` and \`doctor\` also take \`--limits-prefix\` (default: sluice). [Worker programs](workers.md) and the [gateway](gateway.md) are configured with environment variables.
+Look up a command and its options. \`sluice COMMAND --help\` prints this, plus examples. [Some options](cli.md#options-of-every-command) apply to every command. \`--reason\` is kept in the history; \`limits\` and \`doctor\` also take \`--limits-prefix\` (default: sluice). [Worker programs](workers.md) and the [gateway](gateway.md) are configured with environment variables.
 
 <!-- Written by npm run reference from the commands themselves. -->
 `

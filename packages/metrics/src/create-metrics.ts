@@ -16,7 +16,7 @@ export interface MetricsOptions {
   queues?: readonly string[]
   /** The registry for the metrics. Default: a new one. */
   register?: MetricsRegistry
-  /** How many queues have a label of their own; the rest share `other`. Default 100. */
+  /** How many queues have their own label; the rest share `other`. Default 100. */
   maxQueues?: number
   /**
    * In each queue, this many of the longest-waiting groups and this many of the largest have a label. A group's id may

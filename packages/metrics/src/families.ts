@@ -114,7 +114,7 @@ export const QUEUE_FAMILIES = familiesOf<QueueReading>({
     ({ status }) => status.unconfirmedTotal,
   ],
   sluice_completed_total: ['jobs', 'Jobs that completed.', ({ status }) => status.completedTotal],
-  sluice_failed_total: ['jobs', 'Jobs that failed for good.', ({ status }) => status.failedTotal],
+  sluice_failed_total: ['jobs', 'Jobs that failed permanently.', ({ status }) => status.failedTotal],
   sluice_failed_attempts_total: [
     'attempts',
     'Failed attempts, whether the job was retried or not.',

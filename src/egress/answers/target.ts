@@ -8,7 +8,7 @@ const MAX_DOMAIN = 256
 
 /**
  * The target of a call, found in the value that a processor threw or returned; undefined if unknown. For a URL its
- * origin and path, because the query only distinguishes calls of one endpoint. For a mail its recipients' domain, if
+ * origin and path, because the query only distinguishes calls of one endpoint. For an email, its recipients' domain, if
  * they share one.
  */
 export function targetOf(outcome: CallOutcome): string | undefined {

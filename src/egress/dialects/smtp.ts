@@ -43,7 +43,7 @@ const CONNECTING = /^(?:connect E[A-Z]+|Connection timeout$|Greeting never recei
  */
 const TOO_FAST =
   /throttl|too (?:much|many) [a-z ]{1,40} from\b|too many (?:messages|mails|emails|requests)|too (?:fast|quickly)|\brate\b|per (?:second|minute|hour)/i
-/** About one mail: the accepted recipients have it, and the next mail to the others may follow at once. */
+/** About one email: the accepted recipients have it, and the next email to the others may follow at once. */
 const TOO_MANY_RECIPIENTS = /too many recipients/i
 const DAILY = /\bdaily\b|per day|24[ -]?hours?|sending (?:quota|limit)|message quota/i
 
@@ -151,7 +151,7 @@ function isAboutLogin({ code, status = 0, enhanced }: SmtpAnswer): boolean {
 }
 
 /**
- * A refusal of one mail must not stop a queue: "daily digests are spam" is not about a quota, and a full mailbox
+ * A refusal of one email must not stop a queue: "daily digests are spam" is not about a quota, and a full mailbox
  * (5.2.2) or an oversized mail (5.3.4) is not about the sender's quota.
  */
 function isDailyRefusal(answer: SmtpAnswer): boolean {

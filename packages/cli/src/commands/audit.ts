@@ -23,7 +23,7 @@ export const addCommand: AddCommand = (program, run) => {
   program
     .command('audit')
     .description(
-      'Checks the departures that shape.audit keeps against the rate and the limits. Exits with 1 if a bound was broken.',
+      'Checks the departures kept by shape.audit against the rate and limits. Exits with 1 if a bound was broken.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .option(

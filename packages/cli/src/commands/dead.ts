@@ -42,7 +42,7 @@ interface Reason {
 function addDrop(dead: Command, run: Runner): void {
   const command = dead
     .command('drop')
-    .description('Removes dead letters and their jobs for good.')
+    .description('Removes dead letters and their jobs permanently.')
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('[letters...]', 'the ids of letters')
     .option('--all', 'all of them')

@@ -16,7 +16,7 @@ export const addCommand: AddCommand = (program, run) => {
   program
     .command('doctor')
     .description(
-      'Checks Redis, the rights of its user, queues and workers, and says what to do. It runs a job on a temporary ' +
+      "Checks Redis, its user's rights, queues and workers, and says what to do. It runs a job on a temporary " +
         'queue. Exits with 1 if it finds an error.',
     )
     .argument('[queue...]', 'queues (default: all that have a shape)', collectQueues)

@@ -28,7 +28,7 @@ function addLoad(functions: Command, run: Runner): void {
     .command('load')
     .description(
       'Loads the library of this version; with --cluster, on all masters. Run it for each new version if your ' +
-        "programs' Redis users may not load it.",
+        "programs' Redis users cannot load it.",
     )
     .action(run(load))
 }

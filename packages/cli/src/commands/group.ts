@@ -50,7 +50,7 @@ function addSet(group: Command, run: Runner): void {
   const command = groupCommand(
     group,
     'set',
-    "Overrides the shape's defaults for one group, until --for is over or 'group clear'.",
+    "Overrides the shape's defaults for one group, until --for expires or 'group clear' runs.",
   )
     .option('--rate <rate>', "its rate: '10/s', or a schedule as JSON or @file", readRate)
     .option('--burst <units>', 'units that may leave it back to back', number)
@@ -58,7 +58,7 @@ function addSet(group: Command, run: Runner): void {
     .option('--capacity <jobs>', 'its jobs that may wait', number)
     .option('--weight <weight>', 'its share, relative to other groups', number)
     .option('--order <order>', "'strict': one job at a time")
-    .option('--on-failed <what>', "in strict order, when a job fails for good: 'next', or 'hold' the group")
+    .option('--on-failed <what>', "in strict order, when a job fails permanently: 'next', or 'hold' the group")
     .addOption(durationOption('--for <duration>', 'for how long (default: until cleared)'))
     .addHelpText(
       'after',

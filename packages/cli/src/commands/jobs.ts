@@ -43,7 +43,7 @@ function addRetry(jobs: Command, run: Runner): void {
     .command('retry')
     .description(
       'Puts failed jobs back, each for one more attempt; they leave at the rate. With --all or --failed-reason, the ' +
-        'oldest first, as places become free.',
+        'oldest go first, as places become free.',
     )
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[jobs...]', 'the ids of jobs')

@@ -28,7 +28,7 @@ function keyCommand(key: Command, name: string, description: string): Command {
 function addList(key: Command, run: Runner): void {
   key
     .command('list')
-    .description('Lists the values with settings of their own.')
+    .description('Lists key values with their own settings.')
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('[limit]', 'only those of this limit', parseNonEmpty)
     .option('--count <values>', 'show at most this many', wholeNumber(1, 10_000), 100)
@@ -36,15 +36,17 @@ function addList(key: Command, run: Runner): void {
 }
 
 function addShow(key: Command, run: Runner): void {
-  keyCommand(
-    key,
-    'show',
-    'Shows what a value may use, what it has left and until when, and what was set for it.',
-  ).action(run(show))
+  keyCommand(key, 'show', "Shows a key value's allowance, what is left and until when, and its overrides.").action(
+    run(show),
+  )
 }
 
 function addSet(key: Command, run: Runner): void {
-  const command = keyCommand(key, 'set', "Overrides what the shape allows a value, until --for is over or 'key clear'.")
+  const command = keyCommand(
+    key,
+    'set',
+    "Overrides what the shape allows a value, until --for expires or 'key clear' runs.",
+  )
     .option('--rate <rate>', "its rate: '100/min', or a schedule as JSON or @file; 'none' for no limit", readRate)
     .option('--burst <units>', 'for a bucket: units that may pass back to back', Number)
     .option('--concurrency <jobs>', 'its jobs that may run at once', Number)

@@ -18,9 +18,9 @@ export const addCommand: AddCommand = (program, run) => {
     .argument('[queues...]', 'only these queues (default: all that have a shape)')
     .option('--host <host>', 'the address to listen on', parseNonEmpty, '127.0.0.1')
     .option('--port <number>', 'the port; 0: any free one', wholeNumber(0, 65_535), 9464)
-    .option('--max-queues <number>', 'queues with a label of their own', wholeNumber(1, 100_000), 100)
-    .option('--groups <number>', 'groups per queue with a label of their own', wholeNumber(0, 1000), 0)
-    .option('--keys <number>', 'values of keys per queue with a label of their own', wholeNumber(0, 1000), 0)
+    .option('--max-queues <number>', 'queues with their own label', wholeNumber(1, 100_000), 100)
+    .option('--groups <number>', 'groups per queue with their own label', wholeNumber(0, 1000), 0)
+    .option('--keys <number>', 'values of keys per queue with their own label', wholeNumber(0, 1000), 0)
     .addHelpText(
       'after',
       `

@@ -26,7 +26,7 @@ function addShow(shape: Command, run: Runner): void {
 function addSet(shape: Command, run: Runner): void {
   const command = shape
     .command('set')
-    .description("Overrides fields of the shape for all workers, until --for is over or 'shape clear'.")
+    .description("Overrides fields of the shape for all workers, until --for expires or 'shape clear' runs.")
     .argument('<queue>', 'the queue', parseQueueName)
     .addHelpText('after', SET_EXAMPLES)
   addFieldOptions(command)

@@ -18,7 +18,7 @@ export const addCommand: AddCommand = (program, run) => {
   const move = shards
     .command('move')
     .description(
-      'Moves a sharded queue to a declared, empty one with another number of shards, which is paused until the old one ' +
+      'Moves a sharded queue to a declared, empty one with another shard count; the new one is paused until the old one ' +
         'is empty. It can be stopped and run again.',
     )
     .argument('<from>', 'the old queue', parseQueueName)

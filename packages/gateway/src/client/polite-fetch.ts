@@ -182,7 +182,7 @@ function fullJitterMs({ baseMs, capMs }: Backoff, attempt: number, random: numbe
   return random * Math.min(capMs, baseMs * 2 ** attempt)
 }
 
-/** Finagle's RetryBudget: 20 % of the calls and 10 a second, over 10 s. In calls, so that the sums are whole. */
+/** Finagle's RetryBudget: 20% of the calls and 10 a second, over 10 s. In calls, so that the sums are whole. */
 const PER_REPEAT = 5
 const PER_SECOND = 10 * PER_REPEAT
 const MOST = 10 * PER_SECOND

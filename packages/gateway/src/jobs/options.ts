@@ -16,7 +16,7 @@ export type JobOption = (typeof JOB_OPTIONS)[number]
 
 /**
  * What names the group of a job, or one of its keys: the caller, by its token; a field of the request's header; or a value
- * in the data of the job, by its JSON Pointer (RFC 6901), as it is or by the domain of a mail address or the host of a URL.
+ * in the data of the job, by its JSON Pointer (RFC 6901), as it is or by the domain of an email address or the host of a URL.
  */
 export type NameSource =
   | 'token'

@@ -5,7 +5,7 @@ export const MAX_DELAY_S = 2_147_483_647
 const JITTER = 0.2
 
 /**
- * `Retry-After` in whole seconds (RFC 9110, section 10.2.3): drawn evenly from the true wait, rounded up, to 20 % more,
+ * `Retry-After` in whole seconds (RFC 9110, section 10.2.3): drawn evenly from the true wait, rounded up, to 20% more,
  * so that callers that were refused together do not retry together. Never earlier than the true wait, at least 1. Up to
  * 833 ms it is always 1: seconds cannot express less.
  * @param ms the true wait; anything that is not a time counts as 0

@@ -26,7 +26,7 @@ const MAX_RETRY_AFTER_MS = 30_000
  * While the pressure is above 1, it rises within seconds to the share of all sheddable classes by which the pressure
  * exceeds 1: twice the bound calls for all of them. Beyond that, and below a pressure of 0.8, it moves by one step per
  * interval, up five times as fast as down. So shedding takes effect before more is shed, and load returns gradually.
- * (DAGOR, SoCC 2018, §4.2: alpha 5 % down, beta 1 % up, one level over classes and hashed users; Stripe 2017: shed
+ * (DAGOR, SoCC 2018, §4.2: alpha 5% down, beta 1% up, one level over classes and hashed users; Stripe 2017: shed
  * slowly, restore slowly)
  */
 export class ShedLevel {

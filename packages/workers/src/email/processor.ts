@@ -12,7 +12,7 @@ import type { MailTransport } from './transport.ts'
 export interface SentMail {
   readonly messageId: string
   readonly accepted: readonly string[]
-  /** Recipients that the server permanently refused while it accepted the mail for others. */
+  /** Recipients that the server permanently refused while it accepted the email for others. */
   readonly rejected: readonly RefusedRecipient[]
   /** The server's last reply, such as `250 2.0.0 Ok: queued as 4XYZ`; '' if it was lost because a worker died. */
   readonly response: string
@@ -37,7 +37,7 @@ export type EmailJob = Pick<
 interface SendOutcome {
   readonly delivery: Delivery
   readonly response: string
-  /** Why some are pending, or why no recipient gets the mail. */
+  /** Why some are pending, or why no recipient gets the email. */
   readonly error?: unknown
 }
 
@@ -48,10 +48,10 @@ interface SendOutcome {
  * the server permanently refuses for all of its recipients (cause `DestinationRefusedError`); any other error is
  * rethrown, to be retried by the job's `attempts` and `backoff`. No error holds an address.
  *
- * If the server accepts the mail for only some recipients, the job's progress lists them ({@link Delivery}; BullMQ
+ * If the server accepts the email for only some recipients, the job's progress lists them ({@link Delivery}; BullMQ
  * emits it as the event `progress`). Only the temporarily refused ones are retried; the job is done when none
- * are left. SMTP cannot send exactly once: if a connection breaks or a worker dies after the server accepted the mail,
- * but before that is stored, the mail is delivered again, with the same Message-ID.
+ * are left. SMTP cannot send exactly once: if a connection breaks or a worker dies after the server accepted the email,
+ * but before that is stored, the email is delivered again, with the same Message-ID.
  */
 export function createEmailProcessor(transport: Pick<MailTransport, 'sendMail'>, options: EmailProcessorOptions) {
   return async (job: EmailJob): Promise<SentMail> => {
@@ -80,7 +80,7 @@ function readJob(job: EmailJob, options: MessageOptions): OutgoingMessage {
   }
 }
 
-/** Sends the mail to the pending recipients, once. Never throws. */
+/** Sends the email to the pending recipients, once. Never throws. */
 async function send(
   transport: Pick<MailTransport, 'sendMail'>,
   message: OutgoingMessage,
@@ -144,7 +144,7 @@ function toNodemailer(message: OutgoingMessage, messageId: string, recipients: r
     subject,
     ...(text !== undefined && { text }),
     ...(html !== undefined && { html }),
-    // Explicit, so that the mail goes to the recipients that were checked, however headers are parsed.
+    // Explicit, so that the email goes to the recipients that were checked, however headers are parsed.
     envelope: { from: from.address, to: [...recipients] },
   }
 }
@@ -191,11 +191,11 @@ interface RefusedRecipient {
 }
 
 /**
- * The state of each recipient of a mail. It is stored as the job's progress before a retry, so that the next attempt
- * sends the mail only to those in `pending`.
+ * The state of each recipient of an email. It is stored as the job's progress before a retry, so that the next attempt
+ * sends the email only to those in `pending`.
  */
 interface Delivery {
-  /** The server accepted the mail for these. */
+  /** The server accepted the email for these. */
   readonly accepted: readonly string[]
   readonly rejected: readonly RefusedRecipient[]
   /** Not yet tried, or temporarily refused. */
@@ -264,8 +264,8 @@ class MaskedError extends Error {
 }
 
 /**
- * A copy of an error with every mail address in its texts replaced by `…`: servers repeat the recipient in their
- * replies, and errors are logged and stored where mails must not be. Reply codes and the rest of the text are kept.
+ * A copy of an error with every email address in its texts replaced by `…`: servers repeat the recipient in their
+ * replies, and errors are logged and stored where emails must not be. Reply codes and the rest of the text are kept.
  */
 function withoutAddresses(error: unknown): unknown {
   if (!(error instanceof Error)) return error

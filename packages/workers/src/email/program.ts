@@ -30,7 +30,7 @@ const emailTable = {
 
 export const emailProgram: WorkerProgram<SettingsOf<typeof emailTable>> = {
   name: 'email',
-  purpose: 'Sends each job of a queue as one mail over SMTP, at the rate of the queue.',
+  purpose: 'Sends each job of a queue as one email over SMTP, at the rate of the queue.',
   jobFormat: '{ from, to, subject, text and/or html, cc? }: strings, and no other field',
   settings: emailTable,
   async open(settings, log) {

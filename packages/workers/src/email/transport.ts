@@ -17,14 +17,14 @@ interface WatchedMail extends SendMailOptions {
 }
 
 /**
- * Builds the transport: one connection for each mail, so as many connections as running jobs. Messages cannot refer to
+ * Builds the transport: one connection for each email, so as many connections as running jobs. Messages cannot refer to
  * files or URLs.
  *
  * An error of `sendMail` has `unsent: true` if the end of the message was not sent: the server cannot have accepted
  * it, however the connection ended.
  *
  * No pool: if the server ends a connection that was already used, nodemailer's pool hides the reply (above all a 421
- * before the data) and sends the mail once more, or fails it with an error of its own. The meter does not count such a
+ * before the data) and sends the email once more, or fails it with an error of its own. The meter does not count such a
  * send, and such an error hides the 421 that must pause the whole fleet.
  */
 export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
@@ -37,7 +37,7 @@ export function createMailTransport({ url, timeoutMs }: MailTransportOptions) {
     disableFileAccess: true,
     disableUrlAccess: true,
   })
-  // Called before a mail is sent, with the tree that builds its message.
+  // Called before an email is sent, with the tree that builds its message.
   transport.use('stream', ({ data, message }, done) => {
     message.processFunc((input) => Readable.from(whole(input, (data as WatchedMail).onWholeMessage)))
     done()

@@ -56,8 +56,8 @@ local shapes = use 'shape/shapes'
 --                              priority of those that go first in strict order
 --   meta:group:held:<group>    set of its running jobs
 --   meta:group:bucket:<group>  its bucket: origin (µs), tat (since then), interval, burst, ':' and the name of the
---                              schedule of the rate, if it has one, and `back` when it was stored; the last slot is the
---                              origin. It expires when the bucket is empty
+--                              schedule of the rate, if it has one, `back` when it was stored and, if the origin was
+--                              past, when that was; the last slot is the origin. It expires when the bucket is empty
 -- A waiting job of a group is a member of BullMQ's `prioritized` with its number as score, below those of priority 1:
 -- stock workers and tools see an ordinary job. Jobs without a group are one group, named ''.
 local groups = {
@@ -101,7 +101,11 @@ function groups.open(base, shape, now)
   }, { __index = groups })
   -- The declared rate that follows an override, for bucket.kept_us.
   g.lowest = shape.follows and shape.follows['']
+  -- The rates of the defaults so far (shape/group-rates), and until when they are unknown, µs.
+  g.rates = shape.group_rates or { { at = shape.groups_at, rate = g.given.rate, burst = g.given.burst } }
+  g.unknown_until = shape.group_rates and shape.group_rates[1].at or 0
   g.defaults = groups.fields(g, g.given)
+  groups.note_times(g, g.defaults, {}, -1, {})
   g.rests = g.enforced and g.ramp_up and g.ramp_up.afterIdleMs
   groups.note_hints(g, f, 12)
   groups.open_lanes(g, shape)

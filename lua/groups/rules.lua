@@ -37,6 +37,11 @@ local function group_rules(groups)
   function groups.settings_at(g, entries, at)
     local given, live, soonest = {}, 0, math.huge
     for field, value in pairs(g.given) do given[field] = value end
+    if at < g.now then
+      for _, one in ipairs(g.rates) do
+        if one.at <= at then given.rate, given.burst = one.rate, one.burst end
+      end
+    end
     for field, entry in pairs(entries) do
       local ends = entry['until'] and entry['until'] * 1000 or math.huge
       if ends > at then
@@ -62,35 +67,39 @@ local function group_rules(groups)
     return s, live
   end
 
-  -- The settings of a group: the defaults, and its own. paused, limited: until when (µs), or nil; changed_at: when its
-  -- current rate and burst began; before: the settings before that, at the end of each one of its own since its bucket
-  -- was stored
+  -- Notes in the settings s of a group with these entries: changed_at, when its current rate and burst began; times, when
+  -- earlier ones did since its bucket was stored; and entries, from which settings_at has these. since: when the entries
+  -- were set; times: when some of them ended
+  function groups.note_times(g, s, entries, since, times)
+    for _, one in ipairs(g.rates) do
+      if one.at > since then times[#times + 1] = one.at end
+    end
+    table.sort(times)
+    -- The bucket takes over the last earlier step of a ramp that it knows: it was lower.
+    s.changed_at = math.max(table.remove(times) or since, s.ramped_at or 0)
+    s.times, s.entries = times, entries
+  end
+
+  -- The settings of a group: the defaults, and its own. paused, limited: until when (µs), or nil; changed_at, times and
+  -- entries: of note_times
   function groups.settings(g, group)
     if g.known[group] then return g.known[group] end
     local text = g.has_settings and redis.call('HGET', groups.key(g, 'settings'), group)
-    if not text then
-      g.defaults.changed_at = g.changed_at
-      return g.defaults
-    end
+    if not text then return g.defaults end
     local own, over = cjson.decode(text), {}
-    local at = math.max(g.changed_at, tonumber(own.at))
+    local at = tonumber(own.at)
     for _, entry in pairs(own.fields) do
       local ends = entry['until'] and entry['until'] * 1000 or math.huge
       if ends <= g.now then over[#over + 1] = math.max(at, ends) end
     end
+    local has_ended = #over > 0
     local s, live = groups.settings_at(g, own.fields, g.now)
-    table.sort(over)
-    -- The bucket takes over the last earlier step of a ramp that it knows: it was lower.
-    s.changed_at, s.before = math.max(over[#over] or at, s.ramped_at or 0), {}
-    for i = 1, #over - 1 do
-      s.before[i] = groups.settings_at(g, own.fields, over[i])
-      s.before[i].changed_at = over[i]
-    end
+    groups.note_times(g, s, own.fields, at, over)
     local set = own.fields.rate
     local ends = set and set['until'] and set['until'] * 1000 or 0
     if ends > g.now then s.lowest = math.max(s.lowest or 0, groups.settings_at(g, own.fields, ends).interval or 0) end
     g.known[group] = s
-    if g.began and #over > 0 then groups.forget(g, group, s, own, live) end
+    if g.began and has_ended then groups.forget(g, group, s, own, live) end
     return s
   end
 
@@ -106,7 +115,7 @@ local function group_rules(groups)
     local rested = {}
     for field, value in pairs(s) do rested[field] = value end
     rested.interval = math.max(s.interval, bucket.ceil(s.configured / ramp.share(g.ramp_up, g.now / 1000, g.now)))
-    rested.stored, rested.service, rested.before, rested.changed_at, rested.rests = nil, nil, nil, g.now, true
+    rested.stored, rested.service, rested.times, rested.changed_at, rested.rests = nil, nil, {}, g.now, true
     g.rested[group] = rested
     return rested
   end
@@ -133,7 +142,7 @@ local function group_rules(groups)
       groups.keep_bucket(g, b)
       groups.note_change(g, group, s.changed_at)
     end
-    s.before = nil
+    s.times = {}
     for field, entry in pairs(own.fields) do
       if entry['until'] and entry['until'] * 1000 <= g.now then own.fields[field] = nil end
     end
@@ -216,6 +225,22 @@ local function group_rules(groups)
     groups.timed(b, s)
   end
 
+  -- A bucket whose state is as old as `known` (µs) takes over the settings since then, one after the other.
+  function groups.catch_up(g, b, s, known)
+    if known < g.unknown_until then
+      -- No time counts at an unknown rate.
+      b.origin, known = math.max(b.origin, g.unknown_until), g.unknown_until
+    end
+    for i, at in ipairs(s.times) do
+      if (s.times[i + 1] or s.changed_at) > known then
+        local before = groups.settings_at(g, s.entries, at)
+        before.changed_at = at
+        groups.reshape(g, b, before)
+      end
+    end
+    groups.reshape(g, b, s)
+  end
+
   -- The stored form of a bucket of these settings, after its origin and `tat`.
   function groups.rate_text(g, s)
     s.stored = s.stored
@@ -227,16 +252,16 @@ local function group_rules(groups)
   function groups.read_bucket(g, s, text, stored)
     if not text then return groups.new_bucket(g, s) end
     -- Most often, nothing has changed since.
-    local same = string.sub(text, -#stored) == stored and not (s.before and s.before[1])
-    local origin, tat, interval, burst, schedule, back =
-      string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) ([^ :]+)(:?%S*) (%S+)$')
+    local same = string.sub(text, -#stored) == stored
+      and not (s.times[1] and tonumber(string.match(text, '^%S+')) < s.changed_at)
+    local origin, tat, interval, burst, schedule, back, known =
+      string.match(text, same and '^(%S+) (%S+)' or '^(%S+) (%S+) (%S+) ([^ :]+)(:?%S*) (%S+) ?(%S*)$')
     local b = { origin = tonumber(origin), tat = tonumber(tat), last = 0, now = 0, interval = s.interval, burst = s.burst }
     groups.timed(b, s)
     if not same then
-      b.origin, b.interval, b.burst = b.origin - (g.back - tonumber(back)), tonumber(interval), tonumber(burst)
-      b.schedule = schedule
-      for _, before in ipairs(s.before or {}) do groups.reshape(g, b, before) end
-      groups.reshape(g, b, s)
+      local step = g.back - tonumber(back)
+      b.origin, b.interval, b.burst, b.schedule = b.origin - step, tonumber(interval), tonumber(burst), schedule
+      groups.catch_up(g, b, s, known == '' and b.origin or tonumber(known) - step)
     end
     if b.origin >= g.filled then return b end
     local full = groups.new_bucket(g, s)
@@ -256,7 +281,7 @@ local function group_rules(groups)
   -- The last slot of a group's bucket, µs; nil if the bucket is not stored, or if charges of it may be lost.
   function groups.last_slot(g, group)
     local text = redis.call('GET', g.base .. 'meta:group:bucket:' .. group)
-    local origin, back = string.match(text or '', '^(%S+).* (%S+)$')
+    local origin, back = string.match(text or '', '^(%S+) %S+ %S+ %S+ (%S+)')
     local last = origin and tonumber(origin) - (g.back - tonumber(back))
     return last and last >= g.filled and last or nil
   end
@@ -278,7 +303,9 @@ local function group_rules(groups)
     -- The same text, but faster for whole numbers.
     local is_whole = tat % 1 == 0 and tat < 1000000000000000
     local state = is_whole and string.format('%.0f %.0f', origin, tat) or as_text.us(origin) .. ' ' .. as_text.exact(tat)
-    redis.call('SET', b.key, state .. b.stored, 'PX', kept_ms)
+    -- No later read takes over again what began before.
+    local known = origin < g.now and ' ' .. as_text.us(g.now) or ''
+    redis.call('SET', b.key, state .. b.stored .. known, 'PX', kept_ms)
   end
 
   function groups.slot(g, b, cost)

@@ -85,7 +85,7 @@ function group_settings.change(g, group, change, by, reason, until_ms, lifts_oth
     redis.call('HDEL', g:key('settings'), group)
     if redis.call('EXISTS', g:key('settings')) == 0 then g:note_unused('settings') end
     -- The defaults apply from now on, not since they were set.
-    g.known[group] = setmetatable({ changed_at = g.now }, { __index = g.defaults })
+    g.known[group] = setmetatable({ changed_at = g.now, times = {} }, { __index = g.defaults })
     if g.defaults.interval then g:note_change(group, g.now) end
   else
     g:note_used('settings')

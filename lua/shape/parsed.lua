@@ -1,6 +1,7 @@
 local keys_in_use = use 'limits/keys-in-use'
 local bucket = use 'meter/bucket'
 local service = use 'meter/service'
+local group_rates = use 'shape/group-rates'
 local ramp = use 'shape/ramp'
 
 -- The parsed shape, which is the same until its next revision. A library keeps it between calls, under the digest of
@@ -12,7 +13,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests', 'onClosed', 'follows', 'rated',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests', 'onClosed', 'follows', 'rated', 'groupRates',
 }
 
 -- As in src/shape/shape.ts.
@@ -121,6 +122,8 @@ local function parse(f)
   shape.follows = f[34] and cjson.decode(f[34]) or nil
   -- When the rates of limits with `by` changed (limits/state).
   shape.rated = f[35] and cjson.decode(f[35]) or nil
+  -- What buckets of groups went by so far (shape/group-rates).
+  shape.group_rates = f[36] and group_rates.decode(f[36]) or nil
   -- For adds: whether a plain job only has to fit, in the queue and in its group, and into how many places; the
   -- reserved sum comes first.
   shape.refuses_closed = f[33] == 'refuse'

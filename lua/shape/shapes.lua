@@ -9,6 +9,7 @@ local meter = use 'meter/meter'
 local service = use 'meter/service'
 local as_text = use 'redis/as-text'
 local redis_now = use 'redis/redis-now'
+local group_rates = use 'shape/group-rates'
 local parsed = use 'shape/parsed'
 local ramp = use 'shape/ramp'
 
@@ -166,7 +167,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode', 'lanes', 'ownLimits', 'rate', 'rated')
+    'groups', 'mode', 'lanes', 'ownLimits', 'rate', 'rated', 'groupRates')
   local rate = effective.rate
   local interval, limit, rests = rate and bucket.interval(rate), nil, nil
   interval, limit, expires, rests = shapes.feedback(key, now, interval, expires, effective.rampUp)
@@ -204,7 +205,11 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if effective.limits and effective.limits ~= before[6] then
     limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of, follows)
   end
-  if (effective.groups or false) ~= before[7] then set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now) end
+  if (effective.groups or false) ~= before[7] then
+    set[#set + 1] = 'groupsAt'; set[#set + 1] = as_text.us(at or now)
+    local rates = before[4] and group_rates.changed(before[13], before[7], effective.groups, at or now)
+    if rates then set[#set + 1] = 'groupRates'; set[#set + 1] = rates end
+  end
   if before[4] and ((effective.limits or false) ~= before[6] or (effective.mode or false) ~= before[8]) then
     set[#set + 1] = 'rulesAt'; set[#set + 1] = as_text.us(at or now)
   end

@@ -76,9 +76,7 @@ test.each(ALGORITHMS)(
   },
 )
 
-// Groups do not yet: docs/guarantees.md.
-const KNOWN_KINDS = KINDS.filter(([name]) => name !== 'groups')
-test.each(KNOWN_KINDS)('%s counts a lower rate that nobody met', async (_name, shapeOf, job) => {
+test.each(KINDS)('%s counts a lower rate that nobody met', async (_name, shapeOf, job) => {
   const [fast, slow] = [shapeOf({ rate: '10/s', burst: 10 }), shapeOf({ rate: '1/min', burst: 10 })]
   // A pool has two members.
   const all = 'limits' in fast && fast.limits?.[0]?.pool ? 20 : 10

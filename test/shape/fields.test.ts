@@ -55,6 +55,7 @@ function inForce({
   open,
   changedAt,
   groupsAt,
+  groupRates,
   rulesAt,
   expires,
   digest,

@@ -198,7 +198,12 @@ end
 function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
   local schedule, rated = schedule_in(packed), (before or l).rated
-  local skips = rated and seen <= tonumber(rated[2])
+  if before and rated and seen <= tonumber(rated[1]) then
+    -- It is older than the change to `before`.
+    seen, level, ahead = limit_state.at(key, before, at, packed)
+    interval, schedule = before.interval, before.schedule_id or nil
+  end
+  local skips = not before and rated and seen <= tonumber(rated[2])
   if skips then
     local changed = tonumber(rated[1])
     seen, ahead = changed, ahead - (changed - seen)

@@ -93,6 +93,22 @@ test.each(KINDS)('%s counts a lower rate that nobody met', async (_name, shapeOf
   expect((await expiring.depart(all)).grants.length).toBeLessThanOrEqual(all / 10)
 })
 
+test.each(ALGORITHMS)(
+  'a value of a limit, %s, counts a lower rate that nobody met before it got one of its own',
+  async (algorithm) => {
+    const limit = { ...limitOf(algorithm, { rate: '10/s', burst: 10 }), by: 'model' }
+    await expiring.reset({ limits: [limit] })
+    for (let i = 0; i < 20; i++) await expiring.add({ keys: { model: 'm' } } as ShapedJobsOptions)
+    expect((await expiring.depart(10)).grants).toHaveLength(10)
+    await expiring.advanceTo(expiring.nowUs + 10_000)
+    await override(expiring, { limits: [{ ...limit, rate: '1/min' }] })
+    await expiring.advanceTo(expiring.nowUs + 10 * S)
+    const own = ['limit', '{"model":"m"}', '{"rate":[9,1000]}', 'test', 'test', '', '', '']
+    await expiring.backend.store.run('set-limit', own)
+    expect((await expiring.depart(10)).grants.length).toBeLessThanOrEqual(1)
+  },
+)
+
 async function override(queue: HeldQueue, shape: Shape, ttlMs: number | '' = ''): Promise<void> {
   const fields = JSON.stringify(encodeShape(shape).fields)
   await queue.backend.store.run('override-shape', [fields, 'test', 'test', ttlMs, '0', ''])

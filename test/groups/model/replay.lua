@@ -73,7 +73,10 @@ end
 
 -- As a declaration of the same limits with other rates.
 function operations.limits(now, limits)
-  local rated = limit_state.rated(redis.call('HGET', KEYS[1], 'rated'), shape.keyed_limits, limits, now)
+  local known = redis.call('HGET', KEYS[1], 'rated')
+  local ending = own_values.ending(base, now, own_values.MOST)
+  own_values.forget_ended(base, shape.keyed_limits, ending, now, nil, known)
+  local rated = limit_state.rated(known, shape.keyed_limits, limits, now)
   shape.keyed_limits, shape.rules_at, shape.rated, shape.keyed = limits, now, rated and cjson.decode(rated), nil
   redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now), 'rated', rated or '{}')
   return ''

@@ -224,6 +224,7 @@ export class Cell {
     if (isSameRate(before, after)) return
     this.#model.now = atUs
     this.#skip(rated)
+    if (this.#model.changedUs <= rated[0]) this.#model.change(before, false, this.#forgottenUntilUs)
     this.#model.change(after, true)
   }
 

@@ -23,8 +23,7 @@ const FIRST = 2 ** 20
 /** The gate with the rate and the limits of the queue has tests of its own. */
 const CHOICE = { hasChanges: false, hasQueueLimits: false, hasLanes: true, hasSchedules: true }
 
-/** A declared shape first forgets settings of values that have ended; the replayed change of limits does not. */
-const RATES = { ...CHOICE, hasOwnValues: false, hasRateChanges: true }
+const RATES = { ...CHOICE, hasRateChanges: true }
 
 type Operation = readonly (string | number)[]
 

@@ -281,6 +281,7 @@ export class ReferenceKeys {
     checkShape(shape, this.#features)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#shape = shape
+    this.#waiting.forgetEnded(nowUs)
     this.#meanings.change(shape, nowUs)
     for (const group of this.#turns.all) reshapeRate(group, this.#settings(group), nowUs)
     this.#turns.ageingMs = shape.ageingMs

@@ -359,9 +359,22 @@ export class Waiting {
 
   /** Something else is set for a cell. */
   noteOwn(cell: Cell): void {
+    this.#noteEnd(cell)
+    this.freed(cell)
+  }
+
+  /** The limits change: what has ended until then counts by the old ones. */
+  forgetEnded(nowUs: number): void {
+    for (const [cell, endUs] of [...this.#ends]) {
+      if (endUs > nowUs) continue
+      cell.forgetEnded(nowUs)
+      this.#noteEnd(cell)
+    }
+  }
+
+  #noteEnd(cell: Cell): void {
     if (cell.ownEndUs < Number.POSITIVE_INFINITY) this.#ends.set(cell, cell.ownEndUs)
     else this.#ends.delete(cell)
-    this.freed(cell)
   }
 
   /** The first cells for which something ends by a time. */

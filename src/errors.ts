@@ -104,8 +104,8 @@ export class MissingKeyError extends InvalidGroupError {
 }
 
 /**
- * Thrown for a job with new keys if a limit of its queue has its maximum number of keys in use (`maxKeys`). Nothing was
- * added.
+ * Thrown for a job with new values if a limit of its queue has its maximum number of values in use (`maxKeys`). Nothing
+ * was added.
  */
 export class TooManyKeysError extends SluiceError {
   constructor(
@@ -123,7 +123,7 @@ export class TooManyKeysError extends SluiceError {
 }
 
 /**
- * Thrown for a job under a limit that takes one at a time (`onConflict`), if another one with the same keys has not
+ * Thrown for a job under a limit that takes one at a time (`onConflict`), if another one with the same values has not
  * ended, or is added by the same call. Nothing was added.
  */
 export class KeyInUseError extends SluiceError {

@@ -16,7 +16,7 @@ import { checkOptionNames } from './option-names.ts'
 
 /** BullMQ's job options, plus the job's cost and terms. */
 export interface ShapedJobsOptions extends JobsOptions {
-  /** Units of the rate, > 0 and at most the burst. Default 1. */
+  /** Units of the rate, above 0 and at most the burst. Default 1. */
   cost?: number
   /** Units of other limits, by unit: `{ tokens: 1200 }`. A job with 0 does not wait for that limit. Default: 1 of each. */
   costs?: Readonly<Record<string, number>>

@@ -23,7 +23,7 @@ export interface LimitSettings {
 export interface LimitValuesView {
   readonly at: Date
   /**
-   * First the values for which most lanes wait: the jobs of a group with equal keys share a lane. Then those with the
+   * First the values for which most lanes wait: the jobs of a group with equal values share a lane. Then those with the
    * most running jobs. With more than 100 awaited values, or more running jobs, 100 are read. Finally the members of
    * pools.
    */

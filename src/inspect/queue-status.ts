@@ -371,7 +371,7 @@ export interface Explanation {
   readonly group: GroupPlace | undefined
   /** The keys that limits with `by` count, besides its group; undefined if it has none. */
   readonly keys: Readonly<Record<string, string>> | undefined
-  /** Its place among the jobs of its group with equal keys; undefined if it does not wait, or no limit has keys. */
+  /** Its place among the jobs of its group with equal values; undefined if it does not wait, or no limit has keys. */
   readonly lane: LanePlace | undefined
   /** The jobs that hold the places of its group, if all of these are taken; otherwise none. */
   readonly holders: readonly GroupHolder[]

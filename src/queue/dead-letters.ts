@@ -30,7 +30,7 @@ export async function dropDeadLetter(letters: ShapedQueue, letterId: string): Pr
   return (await letters.remove(letterId)) === 1
 }
 
-/** Drops dead letters, the oldest first. Other jobs of the queue stay. */
+/** Drops dead letters, oldest first. Other jobs of the queue stay. */
 export async function dropDeadLetters(letters: ShapedQueue, { filter, signal, onDropped }: DropOptions): Promise<void> {
   for (let kept = 0; ; ) {
     const jobs = await letters.getJobs(['waiting'], kept, kept + PAGE - 1, true)

@@ -50,7 +50,7 @@ export async function changeFailed(
 }
 
 /**
- * Changes all jobs that have failed by now, the oldest first. A retry waits until there is a place for it. Jobs that
+ * Changes all jobs that have failed by now, oldest first. A retry waits until there is a place for it. Jobs that
  * fail after the call began stay: a job that fails at once would be retried without end.
  */
 export async function changeMatching(

@@ -48,7 +48,7 @@ export interface LimitState {
   /** Of a limit with `warmUp`: the day of the plan that the value has reached, and how many the plan has; else undefined. */
   readonly day: number | undefined
   readonly days: number | undefined
-  /** How many lanes wait for it: the jobs of a group with equal keys are one. Where limits have no keys, 0. */
+  /** How many lanes wait for it: the jobs of a group with equal values are one. Where limits have no keys, 0. */
   readonly waitingLanes: number
 }
 

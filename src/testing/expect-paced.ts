@@ -24,7 +24,7 @@ export interface ExpectPacedOptions {
  * // …
  * expectPaced(starts, { rate: '50/s', burst: 10 })
  * ```
- * @param starts µs, in any order; of one clock
+ * @param starts µs on one clock, in any order
  * @throws AssertionError naming the worst window
  * @throws InvalidRateError; InvalidInputError for a shape without a rate
  */

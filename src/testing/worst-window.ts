@@ -5,7 +5,7 @@ import { ServiceCurve } from '../shape/service-curve.ts'
 import type { Shape } from '../shape/shape.ts'
 
 /**
- * When a job started: µs of one clock, or the data of ShapedWorker's `departed` event, with the job's cost if not 1.
+ * When a job started: µs on one clock, or the data of ShapedWorker's `departed` event, with the job's cost if not 1.
  */
 export type Start = number | { readonly departureTimeUs: number; readonly cost?: number }
 

@@ -56,7 +56,7 @@ const OF_GROUP: More = { capacity: '#what-counts' }
 const OF_LIMIT: More = {
   by: '#by-the-keys-of-jobs',
   warmUp: '#warm-up-plans',
-  pool: '#pools-of-keys',
+  pool: '#pools',
   onConflict: '#one-job-at-a-time',
 }
 const LISTENERS = {

@@ -16,7 +16,7 @@ export class QueueWatch {
   #names: readonly string[] = []
   #total = 0
   #namesReadMs = Number.NEGATIVE_INFINITY
-  /** Of each queue, the last looks, the oldest first. */
+  /** Of each queue, the last looks, oldest first. */
   #before = new Map<string, readonly Totals[]>()
 
   /**

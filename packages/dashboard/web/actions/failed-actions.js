@@ -15,7 +15,7 @@ const CHANGES = /** @type {const} */ ([
     label: 'Retry all',
     action: 'retryJobs',
     button: 'Retry',
-    note: 'Puts them back for one more attempt, the oldest first, each as soon as there is a place. They leave at the rate. Jobs that fail meanwhile are left alone.',
+    note: 'Puts them back for one more attempt, oldest first, each as soon as there is a place. They leave at the rate. Jobs that fail meanwhile are left alone.',
     done: 'The jobs are being retried.',
   },
   {

@@ -37,6 +37,7 @@ local function group_rules(groups)
   function groups.settings_at(g, entries, at)
     local given, live, soonest = {}, 0, math.huge
     for field, value in pairs(g.given) do given[field] = value end
+    -- Of the defaults, only earlier rates and bursts are known.
     if at < g.now then
       for _, one in ipairs(g.rates) do
         if one.at <= at then given.rate, given.burst = one.rate, one.burst end
@@ -69,14 +70,15 @@ local function group_rules(groups)
 
   -- Notes in the settings s of a group with these entries: changed_at, when its current rate and burst began; times, when
   -- earlier ones did since its bucket was stored; and entries, from which settings_at has these. since: when the entries
-  -- were set; times: when some of them ended
+  -- were set, -1 without any; times: when some of them ended
   function groups.note_times(g, s, entries, since, times)
     for _, one in ipairs(g.rates) do
       if one.at > since then times[#times + 1] = one.at end
     end
     table.sort(times)
-    -- The bucket takes over the last earlier step of a ramp that it knows: it was lower.
-    s.changed_at = math.max(table.remove(times) or since, s.ramped_at or 0)
+    -- Of a ramp, the bucket takes over the last step alone: those before it were lower.
+    s.changed_at = math.max(times[#times] or since, s.ramped_at or 0)
+    if times[#times] == s.changed_at then times[#times] = nil end
     s.times, s.entries = times, entries
   end
 
@@ -227,6 +229,9 @@ local function group_rules(groups)
 
   -- A bucket whose state is as old as `known` (µs) takes over the settings since then, one after the other.
   function groups.catch_up(g, b, s, known)
+    -- Redis's clock went back to before the last change.
+    if s.changed_at > g.now then return groups.reshape(g, b, s) end
+    b.caught_up = known < s.changed_at
     if known < g.unknown_until then
       -- No time counts at an unknown rate.
       b.origin, known = math.max(b.origin, g.unknown_until), g.unknown_until
@@ -275,6 +280,8 @@ local function group_rules(groups)
     local key, stored = g.base .. 'meta:group:bucket:' .. group, s.stored or groups.rate_text(g, s)
     local b = groups.read_bucket(g, s, redis.call('GET', key), stored)
     b.key, b.stored, b.rests, b.lowest = key, stored, s.rests, s.lowest
+    -- Only so many of the last changes are known later.
+    if b.caught_up and g.began and not s.rests then groups.keep_bucket(g, b) end
     return b
   end
 

@@ -203,7 +203,8 @@ function limit_state.at(key, l, at, packed, before)
     seen, level, ahead = limit_state.at(key, before, at, packed)
     interval, schedule = before.interval, before.schedule_id or nil
   end
-  local skips = not before and rated and seen <= tonumber(rated[2])
+  -- Not after Redis's clock went back to before the last change.
+  local skips = not before and rated and seen <= tonumber(rated[2]) and tonumber(rated[1]) <= at
   if skips then
     local changed = tonumber(rated[1])
     seen, ahead = changed, ahead - (changed - seen)

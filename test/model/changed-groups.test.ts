@@ -16,7 +16,7 @@ const redis = useRedis(import.meta.url)
 const queue = new HeldQueue(redis, redis.client(), 'changing', false)
 afterAll(() => queue.close())
 
-const HISTORIES = caseCount(200, 'MODEL_HISTORIES')
+const HISTORIES = caseCount(60, 'MODEL_HISTORIES')
 const SEED = Number(process.env.MODEL_SEED ?? 1)
 const S = 1_000_000
 const inGroup = { group: { id: 'a' } } as ShapedJobsOptions
@@ -76,6 +76,58 @@ test.each(STORIES)('a group counts a lower rate %s', async (_what, groups, chang
   expect((await queue.depart(20)).grants).toHaveLength(10)
   for (const change of changes) await change()
   expect((await queue.depart(20)).grants.length).toBeLessThanOrEqual(1)
+})
+
+test.each<[string, GroupOverride | undefined, readonly GroupDefaults[]]>([
+  ['its burst', undefined, [{ rate: '1/min', burst: 2 }, { rate: '1/min' }]],
+  ['the rate of others', { rate: '1/min' }, [{ rate: '9/s' }, { rate: '10/s' }]],
+])('a group reaches its rate while %s changes much faster', async (_what, own, defaults) => {
+  await queue.reset({ groups: { rate: '1/min' } })
+  // The shape is stored with the first call.
+  await queue.depart(1)
+  if (own) await setGroup(own)
+  for (let i = 0; i < 30; i++) await queue.add(inGroup)
+  let starts = (await queue.depart(30)).grants.length
+  for (let i = 0; i < 240; i++) {
+    await queue.advanceTo(queue.nowUs + 5 * S)
+    await override(defaults[i % 2] as GroupDefaults)
+    starts += (await queue.depart(30)).grants.length
+  }
+  expect(starts).toBeGreaterThanOrEqual(19)
+  expect(starts).toBeLessThanOrEqual(22)
+})
+
+test("a group counts its rate once while Redis's clock is back before a change of it", async () => {
+  await queue.reset({ groups: { rate: '10/s' } })
+  await queue.depart(1)
+  await queue.add(inGroup)
+  await queue.advanceTo(START_US + 5 * S)
+  await override({ rate: '1/min' })
+  await queue.advanceTo(START_US + 10 * S)
+  expect((await queue.depart(10)).grants).toHaveLength(1)
+  await queue.advanceTo(START_US - 55 * S)
+  let starts = 0
+  for (let i = 0; i < 50; i++) {
+    starts += (await queue.depart(10)).grants.length
+    await queue.advanceTo(queue.nowUs + S)
+    await queue.add(inGroup)
+  }
+  expect(starts).toBeLessThanOrEqual(1)
+})
+
+test('a group counts a lower rate of the defaults while its own rate rises', async () => {
+  await queue.reset({ groups: FAST, rampUp: { from: 0.1, overMs: 60_000 } })
+  await queue.depart(1)
+  for (let i = 0; i < 60; i++) await queue.add(inGroup)
+  await queue.backend.store.run('set-group', ['a', '{"paused":true}', 'test', 'test', '', '', ''])
+  await queue.advanceTo(queue.nowUs + 120 * S)
+  await setGroup(undefined)
+  await queue.advanceTo(queue.nowUs + S)
+  expect((await queue.depart(10)).grants).toHaveLength(10)
+  await queue.advanceTo(queue.nowUs + S)
+  await slow()
+  await queue.advanceTo(queue.nowUs + 18 * S)
+  expect((await queue.depart(20)).grants.length).toBeLessThanOrEqual(2)
 })
 
 class History {

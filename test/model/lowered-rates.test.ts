@@ -109,6 +109,26 @@ test.each(ALGORITHMS)(
   },
 )
 
+test("a value of a limit reaches its rate when Redis's clock went back before two changes of it", async () => {
+  const limit = { ...limitOf('gcra', { rate: '10/s', burst: 10 }), by: 'model' }
+  await lasting.reset({ limits: [limit] })
+  const job = { keys: { model: 'm' } } as ShapedJobsOptions
+  for (let i = 0; i < 10; i++) await lasting.add(job)
+  expect((await lasting.depart(5)).grants).toHaveLength(5)
+  for (const rate of ['5/s', '10/s'] as const) {
+    await lasting.advanceTo(lasting.nowUs + S)
+    await override(lasting, { limits: [{ ...limit, rate }] })
+  }
+  await lasting.advanceTo(lasting.nowUs - 600 * S)
+  let starts = 0
+  for (let i = 0; i < 20; i++) {
+    for (let n = 0; n < 10; n++) await lasting.add(job)
+    starts += (await lasting.depart(20)).grants.length
+    await lasting.advanceTo(lasting.nowUs + S)
+  }
+  expect(starts).toBeGreaterThanOrEqual(190)
+})
+
 async function override(queue: HeldQueue, shape: Shape, ttlMs: number | '' = ''): Promise<void> {
   const fields = JSON.stringify(encodeShape(shape).fields)
   await queue.backend.store.run('override-shape', [fields, 'test', 'test', ttlMs, '0', ''])

@@ -86,9 +86,11 @@ class Api implements LimitedApi {
     const came = this.#came
     await this.#allAsked(process as string)
     await this.#options.beforeAnswer?.(came)
-    if (came === this.#options.drainedAt) this.#bucket.drain()
-    const allowed = this.#bucket.take()
-    const level = this.#bucket.level()
+    // At one time: nothing may come back between.
+    const nowMs = Date.now()
+    if (came === this.#options.drainedAt) this.#bucket.drain(nowMs)
+    const allowed = this.#bucket.take(nowMs)
+    const level = this.#bucket.level(nowMs)
     const answer: Refusal = allowed ? this.#accept(level) : this.#dialect.refuse(level)
     const { waitMs } = answer
     this.requests.push({

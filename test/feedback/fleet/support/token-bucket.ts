@@ -23,22 +23,21 @@ export class TokenBucket {
     this.#left = burst
   }
 
-  /** Whether one more call is let in. */
-  take(): boolean {
-    const { left, nowMs } = this.level()
+  /** Whether one more call is let in. @param nowMs since 1970, as everywhere here */
+  take(nowMs: number): boolean {
+    const { left } = this.level(nowMs)
     this.#atMs = nowMs
     this.#left = left >= 1 ? left - 1 : left
     return left >= 1
   }
 
   /** Somebody else takes what is left. */
-  drain(): void {
-    this.#atMs = Date.now()
+  drain(nowMs: number): void {
+    this.#atMs = nowMs
     this.#left = 0
   }
 
-  level(): BucketLevel {
-    const nowMs = Date.now()
+  level(nowMs: number): BucketLevel {
     const burst = this.#burst
     const left = Math.min(burst, this.#left + ((nowMs - this.#atMs) * this.#perSecond) / 1000)
     const inMs = (wanted: number) => (Math.max(0, wanted - left) / this.#perSecond) * 1000

@@ -2,7 +2,6 @@ import { afterAll, expect, test } from 'vitest'
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
 import { encodeGroupOverride, type GroupDefaults, type GroupOverride } from '../../src/shape/groups.ts'
-import { encodeShape } from '../../src/shape/shape.ts'
 import type { Rate } from '../groups/model/charges.ts'
 import { chargeRate, reshapeRate, slotByRate } from '../keys/model/group-rate.ts'
 import type { Group } from '../keys/model/group-turns.ts'
@@ -33,10 +32,7 @@ interface Entry {
   readonly untilUs: number
 }
 
-async function override(groups: GroupDefaults, ttlMs: number | '' = ''): Promise<void> {
-  const fields = JSON.stringify(encodeShape({ groups }).fields)
-  await queue.backend.store.run('override-shape', [fields, 'test', 'test', ttlMs, '0', ''])
-}
+const override = (groups: GroupDefaults, ttlMs: number | '' = '') => queue.override({ groups }, ttlMs)
 
 /** @param own undefined: all that was set for the group is lifted */
 async function setGroup(own: GroupOverride | undefined, ttlMs: number | '' = ''): Promise<void> {

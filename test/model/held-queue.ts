@@ -125,6 +125,12 @@ export class HeldQueue {
     }
   }
 
+  /** @param ttlMs '' without end */
+  async override(shape: Shape, ttlMs: number | '' = ''): Promise<void> {
+    const fields = JSON.stringify(encodeShape(shape).fields)
+    await this.backend.store.run('override-shape', [fields, 'test', 'test', ttlMs, '0', ''])
+  }
+
   close(): Promise<void> {
     return this.queue.close()
   }

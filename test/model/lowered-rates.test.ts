@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest'
 import { randomOf } from '../../packages/cli/src/simulate/random.ts'
 import type { ShapedJobsOptions } from '../../src/admission/job-options.ts'
-import { encodeShape, type Shape } from '../../src/shape/shape.ts'
+import type { Shape } from '../../src/shape/shape.ts'
 import { caseCount } from '../support/cases.ts'
 import { useRedis } from '../support/redis.ts'
 import { HeldQueue } from './held-queue.ts'
@@ -88,7 +88,7 @@ test.each(KINDS)('%s counts a lower rate that nobody met', async (_name, shapeOf
     [fast, 10 * S],
   ] as const) {
     await expiring.advanceTo(expiring.nowUs + afterUs)
-    await override(expiring, shape)
+    await expiring.override(shape)
   }
   expect((await expiring.depart(all)).grants.length).toBeLessThanOrEqual(all / 10)
 })
@@ -101,7 +101,7 @@ test.each(ALGORITHMS)(
     for (let i = 0; i < 20; i++) await expiring.add({ keys: { model: 'm' } } as ShapedJobsOptions)
     expect((await expiring.depart(10)).grants).toHaveLength(10)
     await expiring.advanceTo(expiring.nowUs + 10_000)
-    await override(expiring, { limits: [{ ...limit, rate: '1/min' }] })
+    await expiring.override({ limits: [{ ...limit, rate: '1/min' }] })
     await expiring.advanceTo(expiring.nowUs + 10 * S)
     const own = ['limit', '{"model":"m"}', '{"rate":[9,1000]}', 'test', 'test', '', '', '']
     await expiring.backend.store.run('set-limit', own)
@@ -117,7 +117,7 @@ test("a value of a limit reaches its rate when Redis's clock went back before tw
   expect((await lasting.depart(5)).grants).toHaveLength(5)
   for (const rate of ['5/s', '10/s'] as const) {
     await lasting.advanceTo(lasting.nowUs + S)
-    await override(lasting, { limits: [{ ...limit, rate }] })
+    await lasting.override({ limits: [{ ...limit, rate }] })
   }
   await lasting.advanceTo(lasting.nowUs - 600 * S)
   let starts = 0
@@ -128,11 +128,6 @@ test("a value of a limit reaches its rate when Redis's clock went back before tw
   }
   expect(starts).toBeGreaterThanOrEqual(190)
 })
-
-async function override(queue: HeldQueue, shape: Shape, ttlMs: number | '' = ''): Promise<void> {
-  const fields = JSON.stringify(encodeShape(shape).fields)
-  await queue.backend.store.run('override-shape', [fields, 'test', 'test', ttlMs, '0', ''])
-}
 
 /** @returns the slots of all departures, µs */
 async function run(queue: HeldQueue, seed: number, [, shapeOf, job]: Kind): Promise<number[]> {
@@ -148,11 +143,11 @@ async function run(queue: HeldQueue, seed: number, [, shapeOf, job]: Kind): Prom
   }
   await queue.reset(shapeOf(isDeclared ? fast : slow))
   const lasts = pick([100, 500])
-  if (!isDeclared) await override(queue, shapeOf(fast), lasts)
+  if (!isDeclared) await queue.override(shapeOf(fast), lasts)
   for (let i = 0; i < 3 * burst; i++) await queue.add(job)
   await leave()
   await queue.advanceTo(queue.nowUs + lasts * 1000)
-  if (isDeclared) await override(queue, shapeOf(slow))
+  if (isDeclared) await queue.override(shapeOf(slow))
   for (let i = 0; i < 3; i++) {
     await queue.advanceTo(queue.nowUs + Math.floor(uniform() ** 2 * 3500 * S))
     await leave()

@@ -184,9 +184,14 @@ local function retimed(key, l, at, seen, level, interval, ahead, schedule, befor
   return from, level, ahead
 end
 
+-- Whether the rates of two limits changed at other times: one of them is of a value's own.
+local function changed_otherwise(one, other)
+  return (one.rated or false) ~= (other.rated or false)
+end
+
 -- Whether states have to be recomputed if one limit replaces another.
 function limit_state.differ(one, other)
-  return one.interval ~= other.interval or one.schedule_id ~= other.schedule_id
+  return one.interval ~= other.interval or one.schedule_id ~= other.schedule_id or changed_otherwise(one, other)
 end
 
 -- Time, level and last slot of a bucket's packed state. If they were computed with an interval or a schedule other than
@@ -209,7 +214,8 @@ function limit_state.at(key, l, at, packed, before)
     local changed = tonumber(rated[1])
     seen, ahead = changed, ahead - (changed - seen)
   end
-  if interval == l.interval and schedule == (l.schedule_id or nil) then
+  local is_same = interval == l.interval and schedule == (l.schedule_id or nil)
+  if is_same and not (before and changed_otherwise(before, l)) then
     if skips then limit_state.keep({ key = key, now = seen, ahead = ahead }, l, debt_of(l, level, interval), level) end
     return seen, level, ahead
   end

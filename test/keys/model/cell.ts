@@ -105,7 +105,7 @@ export class Cell {
     this.#own = values ? { ...this.#lasting(nowUs), ...values } : {}
     this.#own = this.#lasting(nowUs)
     this.#sinceUs = nowUs
-    this.#takeOver(nowUs, before, this.#wireAt(nowUs, undefined), rated)
+    this.#takeOver(nowUs, before, rated, undefined)
   }
 
   /** What has ended is forgotten. */
@@ -214,14 +214,15 @@ export class Cell {
     const ends = this.#endsBy(nowUs)
     for (const endUs of ends) {
       if (this.#model.changedUs >= endUs) continue
-      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#wireAt(endUs, tier), this.#ratedAt(endUs - 1))
+      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#ratedAt(endUs - 1), tier)
     }
     return ends
   }
 
-  /** If another rate applies, the state counts by it from this moment on. */
-  #takeOver(atUs: number, before: LimitWire, after: LimitWire, rated: Rated): void {
-    if (isSameRate(before, after)) return
+  /** If another rate applies, or an equal one that changes at other times, the state counts by it from this moment on. */
+  #takeOver(atUs: number, before: LimitWire, rated: Rated, tier: string | undefined): void {
+    const after = this.#wireAt(atUs, tier)
+    if (isSameRate(before, after) && rated === this.#ratedAt(atUs)) return
     this.#model.now = atUs
     this.#skip(rated)
     if (this.#model.changedUs <= rated[0]) this.#model.change(before, false, this.#forgottenUntilUs)

@@ -222,19 +222,19 @@ export class Decisions {
     const own = { verb: 'own', atUs: this.#nowUs, limit: name, keys: Object.fromEntries(keys) } as const
     if (oneIn(4)) return { ...own, values: undefined }
     const untilUs = () => (oneIn(3) ? Number.POSITIVE_INFINITY : wholeMs(this.#nowUs + between(1, 500_000)))
-    // Of a bucket, none is that of the shape or of a tier: then nothing would change at its end.
-    const most = () => between(3, 60) + (burst === undefined ? 0 : 0.5)
+    const other = () => this.#scheduled({ limit: between(3, 60) + (burst === undefined ? 0 : 0.5), period }, burst)
+    const ownRate = (one: LimitRate | RateSchedule) => (isScheduled(one) ? one : ([one.limit, one.period] as const))
     const values = pick<OwnValues>([
-      ...[1, 2, 3].map(() => ({ rate: { value: this.#ownRate(most(), period, burst), untilUs: untilUs() } })),
+      ...[1, 2, 3].map(() => {
+        // One that is equal to the limit's does not change with it.
+        const given =
+          burst !== undefined && rate !== undefined && oneIn(4) ? (rate as LimitRate | RateSchedule) : other()
+        return { rate: { value: ownRate(given), untilUs: untilUs() } }
+      }),
       ...(tiers ? TIERS.map((tier) => ({ tier: { value: tier, untilUs: untilUs() } })) : []),
       ...[{ burst: { value: between(3, 8), untilUs: untilUs() } }, { rate: { value: null, untilUs: untilUs() } }],
     ])
     return { ...own, values }
-  }
-
-  #ownRate(limit: number, period: number, burst: number | undefined): Rate | RateSchedule {
-    const rate = this.#scheduled({ limit, period }, burst)
-    return isScheduled(rate) ? rate : [limit, period]
   }
 
   /** Of a bucket, some rates follow the clock. */

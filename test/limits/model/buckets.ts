@@ -16,7 +16,7 @@ export abstract class BucketModel extends BaseModel {
     const before = this.rule.interval ?? 0
     super.change(rule, certain)
     const after = rule.interval ?? 0
-    if (after === before || this.changedAt < 0) return
+    if ((after === before && !certain) || this.changedAt < 0) return
     // A debt is one of units. A higher rate counts once those have left that were granted ahead of it, a lower one at once.
     const passedUs = certain || before > after ? this.elapsed : (this.elapsed * before) / after
     const debtUs = Math.max(0, this.debtOf(rule, before) - passedUs)

@@ -6,6 +6,7 @@ import type { Model } from './base.ts'
 import { History, SCHEDULED } from './history.ts'
 import { createModel } from './model.ts'
 import { type Answer, DEPARTURES, type Known, type Operation, Replayer, stateKey } from './replay.ts'
+import { isSameRate } from './scheduled.ts'
 
 const redis = useRedis(import.meta.url)
 const client = redis.client()
@@ -124,7 +125,7 @@ function change(model: Model, wire: LimitWire, now: number, way: Way): Known {
   const rated = [`${since}`, isTwice ? `${changedUs}` : '0'] as const
   skip(model, { rated })
   model.now = now
-  model.change(wire, way === 'told', way === 'forgotten' ? since : undefined)
+  model.change(wire, way === 'told' && !isSameRate(before, wire), way === 'forgotten' ? since : undefined)
   if (way === 'told') return { before }
   if (way === 'forgotten') return { rated }
   return { tiers: { before: { ...before, schedule: before.schedule ?? false } }, ...(isTwice ? { rated } : {}) }

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { encodeRule, type LimitRule } from '../../../src/limits/definition.ts'
+import { encodeRule, type LimitRule, type LimitWire } from '../../../src/limits/definition.ts'
 import type { QueueLimit } from '../../../src/limits/queue-limits.ts'
 import type { Model } from './base.ts'
 import { createModel } from './model.ts'
+import { isSameRate } from './scheduled.ts'
 
 interface Member {
   readonly model: Model
@@ -36,7 +37,7 @@ export class PoolModel {
       if (own.rateUntilUs !== undefined && own.rateUntilUs <= now) {
         model.now = own.rateUntilUs
         member.own = { ...own, rate: undefined, rateUntilUs: undefined }
-        model.change(this.#wireOf(member.own), true)
+        take(model, this.#wireOf(member.own))
       }
       model.now = now
     }
@@ -48,7 +49,7 @@ export class PoolModel {
     for (const name of this.pool) {
       const known = this.#members.get(name)
       if (!known) this.#members.set(name, { model: createModel(this.#wireOf({})), own: {} })
-      else known.model.change(this.#wireOf(known.own), true)
+      else take(known.model, this.#wireOf(known.own))
     }
     this.now = this.#now
   }
@@ -56,7 +57,7 @@ export class PoolModel {
   set(name: string, own: Member['own']): void {
     const member = this.#members.get(name) as Member
     member.own = { ...member.own, ...own }
-    if ('rate' in own) member.model.change(this.#wireOf(own), true)
+    if ('rate' in own) take(member.model, this.#wireOf(own))
   }
 
   /** µs from now until a cost conforms. */
@@ -121,4 +122,9 @@ export class PoolModel {
     const { name: _, pool: __, sticky: ___, ...rule } = this.#limit
     return encodeRule(rate ? { ...rule, rate } : rule)
   }
+}
+
+/** A state takes over another rate, not the same one once more. */
+function take(model: Model, wire: LimitWire): void {
+  model.change(wire, !isSameRate(model.rule, wire))
 }

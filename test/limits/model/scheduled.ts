@@ -84,7 +84,7 @@ export class ScheduledModel implements Model {
     const before = this.#rule
     this.#rule = rule
     const isFixed = !before.schedule && !rule.schedule
-    if (isFixed || isSameRate(before, rule)) this.#bucket.change(rule, certain)
+    if (isFixed || (isSameRate(before, rule) && !certain)) this.#bucket.change(rule, certain)
     else this.#retime(before, certain, forgottenUntil)
   }
 

@@ -264,7 +264,7 @@ export class ReferenceKeys {
 
   #endPause(group: Group, nowUs: number): void {
     if (group.pausedUntilUs === 0 || group.pausedUntilUs > nowUs) return
-    group.changedUs = group.pausedUntilUs
+    group.changedUs = Math.max(group.changedUs, group.pausedUntilUs)
     group.pausedUntilUs = 0
   }
 

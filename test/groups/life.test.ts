@@ -234,8 +234,8 @@ test('a worker limits the group of a job, which goes back and uses no attempt', 
       throw Worker.RateLimitError()
     }
   })
-  await queue.addBulk([...bulk('a', 2), ...bulk('b', 2)])
   const completed = eventsOf('completed', worker)
+  await queue.addBulk([...bulk('a', 2), ...bulk('b', 2)])
   await completed.until((all) => all.filter(({ name }) => name.startsWith('b')).length === 2)
   expect(await queue.getGroupStatus('a')).toBe('limited')
   await completed.reach(4)

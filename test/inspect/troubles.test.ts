@@ -216,8 +216,9 @@ test.each<NoBypass>([
       { rate: undefined, burst: undefined, ...shape },
       async (queue) => {
         const running = shop.worker(queue, async () => {}, { report: false, concurrency: 2 })
+        const completed = eventsOf('completed', running)
         await queue.addBulk(jobs(30))
-        await eventsOf('completed', running).reach(33)
+        await completed.reach(33)
       },
     ],
   ),

@@ -297,8 +297,9 @@ test('a settled cost lets a queue go that waits for the value', async () => {
     await run.opened
     await (job as ShapedJob).settleCost({ tokens: 1 })
   })
+  const held = departuresOf(first)
   await one.add('job', {}, { ...tenant('acme'), costs: { tokens: 90 } })
-  await departuresOf(first).reach(1)
+  await held.reach(1)
   const second = shop.worker(other, async () => {}, { autorun: false })
   const [calls, departed] = [callsOf(second), departuresOf(second)]
   await other.add('job', {}, { ...tenant('acme'), costs: { tokens: 60 } })

@@ -83,8 +83,9 @@ test('an attempt that is not the first tells no wait, nor does a delay count as 
     },
     { telemetry },
   )
+  const completed = eventsOf('completed', worker)
   await queue.add('job', {}, { attempts: 2, delay: DELAY_MS })
-  await eventsOf('completed', worker).reach(1)
+  await completed.reach(1)
   await worker.close()
   const [first, second] = (await spansNamed(`process ${queue.name}`)).map(ownOf)
   expect(first?.['sluice.wait_ms']).toBeLessThan(DELAY_MS)

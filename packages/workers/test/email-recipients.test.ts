@@ -91,8 +91,9 @@ test('the worker stores who has the mail, tells it, and sends it again to the re
     const told: unknown[] = []
     worker.on('progress', (_, progress) => told.push(progress))
     const to = 'b@example.org, busy@example.org, gone@example.org'
+    const completed = once(worker, 'completed')
     const job = await queue.add('mail', { ...mail, to }, { attempts: 5, backoff: { type: 'fixed', delay: 1 } })
-    const [, result] = (await once(worker, 'completed')) as [unknown, SentMail]
+    const [, result] = (await completed) as [unknown, SentMail]
     const gone = { recipient: 'gone@example.org', reply: '550 5.1.1 no such mailbox' }
     expect(result).toMatchObject({ accepted: ['b@example.org', 'busy@example.org'], rejected: [gone] })
     expect(taken).toEqual([['b@example.org'], ['busy@example.org']])

@@ -174,9 +174,10 @@ test.skipIf(!isWanted).each([
     closers.push(() => worker.close())
     const steps: unknown[] = []
     worker.on('progress', (_, progress) => steps.push(progress))
+    const completed = once(worker, 'completed')
     // No attempts beside the first: what a server takes in parts uses none up.
     await queue.add('mail', mailTo(RECIPIENTS))
-    const [, result] = (await once(worker, 'completed')) as [unknown, SentMail]
+    const [, result] = (await completed) as [unknown, SentMail]
     expect(result).toMatchObject({ accepted: RECIPIENTS, rejected: [] })
     expect(steps).toEqual([{ accepted: RECIPIENTS.slice(0, 2), rejected: [], pending: RECIPIENTS.slice(2) }])
   })

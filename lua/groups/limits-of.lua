@@ -77,7 +77,7 @@ local function group_limits_of(base, shape, now)
       local switch = nil
       if not l.shared then switch = false end
       limit_checks.prepare(limit_state.lasting(l, shape.follows), limit_control.of_values(l, base), now, true, switch)
-      l.states, l.rated = limit_control.states_of_values(l, base), shape.rated and shape.rated[l.name]
+      l.states, l.rate_changes = limit_control.states_of_values(l, base), shape.rate_changes and shape.rate_changes[l.name]
     end
     return l
   end

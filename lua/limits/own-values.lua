@@ -91,7 +91,7 @@ local function apply_rate(own, rate)
     own.schedule = rate[3] or false
     own.interval = interval_of(own, rate)
     -- It does not change with the limit's.
-    own.rated = false
+    own.rate_changes = false
   else
     own.limit, own.window = rate[1], rate[2] * 1000
   end
@@ -306,16 +306,16 @@ local function forget(base, l, value, now)
 end
 
 -- Forgets settings of values that have ended by `at` (µs), under the limits (JSON) of the queue until then. ending: as
--- own_values.ending returns it; follows: of limit_state.lasting; rated: as limit_state.rated returns it
-function own_values.forget_ended(base, limits, ending, at, follows, rated)
+-- own_values.ending returns it; follows: of limit_state.lasting; rate_changes: as limit_state.rate_changes returns it
+function own_values.forget_ended(base, limits, ending, at, follows, rate_changes)
   local by_name = {}
-  rated = rated and cjson.decode(rated) or {}
+  rate_changes = rate_changes and cjson.decode(rate_changes) or {}
   for _, l in ipairs(limits and cjson.decode(limits) or {}) do if l.by or l.pool then by_name[l.name] = l end end
   for i = 1, #ending, 2 do
     local name, value = own_values.parts(ending[i])
     local l = limit_state.lasting(by_name[name] or { name = name }, follows)
     limit_state.follow_clock(l)
-    l.rated = rated[name]
+    l.rate_changes = rate_changes[name]
     forget(base, l, value, at)
   end
 end

@@ -87,16 +87,16 @@ end
 
 -- When the rates of limits with `by` changed last, and the time before (µs): JSON, name -> {last, earlier}; false if none
 -- did. known: the same before the limits (JSON, or nil) changed at `at`; before: the old limits
-function limit_state.rated(known, before, limits, at)
-  local old, rated = {}, {}
+function limit_state.rate_changes(known, before, limits, at)
+  local old, rate_changes = {}, {}
   known = known and cjson.decode(known) or {}
   for _, l in ipairs(cjson.decode(before)) do old[l.name] = rates_of(l) end
   for _, l in ipairs(limits and cjson.decode(limits) or {}) do
     local times = known[l.name]
     if old[l.name] ~= rates_of(l) then times = { as_text.us(at), times and times[1] or '0' } end
-    if l.by and l.interval then rated[l.name] = times end
+    if l.by and l.interval then rate_changes[l.name] = times end
   end
-  return next(rated) and cjson.encode(rated) or false
+  return next(rate_changes) and cjson.encode(rate_changes) or false
 end
 
 -- How long a debt, µs at the interval of a limit, is kept under the slowest of those rates, µs; 0 without them.
@@ -163,11 +163,13 @@ local function rate_of(l, interval, schedule, before)
 end
 
 -- As limit_state.at, for a rate that follows the clock or did: slots granted ahead stay, and the debt after them is
--- counted in units. If the earlier schedule is unknown, no time counts until the rates were changed (l.rated).
+-- counted in units. If the earlier schedule is unknown, no time counts until the rates were changed (l.rate_changes).
 local function retimed(key, l, at, seen, level, interval, ahead, schedule, before)
   local from, old = math.max(seen, at), rate_of(l, interval, schedule, before)
   local debt, gone = debt_of(l, level, interval), nil
-  if not old then gone = counted(l, math.max(seen, l.rated and tonumber(l.rated[1]) or from), from) * interval / l.interval
+  if not old then
+    local changed = l.rate_changes and tonumber(l.rate_changes[1]) or from
+    gone = counted(l, math.max(seen, changed), from) * interval / l.interval
   elseif before then gone = counted(old, seen, from)
   else gone = slower(old, l, seen, from, debt) end
   debt = math.max(0, debt - gone)
@@ -186,7 +188,7 @@ end
 
 -- Whether the rates of two limits changed at other times: one of them is of a value's own.
 local function changed_otherwise(one, other)
-  return (one.rated or false) ~= (other.rated or false)
+  return (one.rate_changes or false) ~= (other.rate_changes or false)
 end
 
 -- Whether states have to be recomputed if one limit replaces another.
@@ -198,20 +200,20 @@ end
 -- l's, they are recomputed and stored: the limit changed at `at` (µs), from `before`, or, unless that is known, between
 -- the last charge and then. Debts are kept in units, counted from the last granted slot: slots granted ahead of a raise
 -- depart at the lower rate, and so do refills until then. A lower rate counts from the change or, if its time is not
--- certain, from the last charge. If it changed more than once since then (l.rated: when it did last, and before), the
--- rates between are unknown: no time counts until the last change.
+-- certain, from the last charge. If it changed more than once since then (l.rate_changes: when it did last, and before),
+-- the rates between are unknown: no time counts until the last change.
 function limit_state.at(key, l, at, packed, before)
   local seen, level, interval, ahead = struct.unpack(FORMAT, packed)
-  local schedule, rated = schedule_in(packed), (before or l).rated
-  if before and rated and seen <= tonumber(rated[1]) then
+  local schedule, rate_changes = schedule_in(packed), (before or l).rate_changes
+  if before and rate_changes and seen <= tonumber(rate_changes[1]) then
     -- It is older than the change to `before`.
     seen, level, ahead = limit_state.at(key, before, at, packed)
     interval, schedule = before.interval, before.schedule_id or nil
   end
   -- Not after Redis's clock went back to before the last change.
-  local skips = not before and rated and seen <= tonumber(rated[2]) and tonumber(rated[1]) <= at
+  local skips = not before and rate_changes and seen <= tonumber(rate_changes[2]) and tonumber(rate_changes[1]) <= at
   if skips then
-    local changed = tonumber(rated[1])
+    local changed = tonumber(rate_changes[1])
     seen, ahead = changed, ahead - (changed - seen)
   end
   local is_same = interval == l.interval and schedule == (l.schedule_id or nil)

@@ -13,7 +13,7 @@ local FIELDS = {
   'born', 'rev', 'interval', 'burst', 'capacity', 'capacityHorizonMs', 'mode', 'onStateLoss', 'expires', 'pausedUntil',
   'concurrency', 'horizonMs', 'changedAt', 'limits', 'ownConcurrency', 'maxWaitMs', 'reservedPlaces', 'overflow',
   'overflowTo', 'audit', 'groups', 'groupsAt', 'priorityAgeingMs', 'rulesAt', 'probe', 'metered',
-  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests', 'onClosed', 'follows', 'rated', 'groupRates',
+  'lanes', 'wholeGroups', 'ownLimits', 'rampUp', 'rate', 'rests', 'onClosed', 'follows', 'rateChanges', 'groupRates',
 }
 
 -- As in src/shape/shape.ts.
@@ -121,7 +121,7 @@ local function parse(f)
   shape.service = parsed.follows_clock(f[31]) and service.of(cjson.decode(f[31]), shape.interval) or nil
   shape.follows = f[34] and cjson.decode(f[34]) or nil
   -- When the rates of limits with `by` changed (limits/state).
-  shape.rated = f[35] and cjson.decode(f[35]) or nil
+  shape.rate_changes = f[35] and cjson.decode(f[35]) or nil
   -- What buckets of groups went by so far (shape/group-rates).
   shape.group_rates = f[36] and group_rates.decode(f[36]) or nil
   -- For adds: whether a plain job only has to fit, in the queue and in its group, and into how many places; the

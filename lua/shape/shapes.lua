@@ -167,7 +167,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local lanes, has_keys, has_lanes = parsed.lanes_of(effective.limits)
   if has_keys and not effective.groups then effective.groups = '{}' end
   local before = redis.call('HMGET', key, 'concurrency', 'interval', 'burst', 'changedAt', 'ownConcurrency', 'limits',
-    'groups', 'mode', 'lanes', 'ownLimits', 'rate', 'rated', 'groupRates')
+    'groups', 'mode', 'lanes', 'ownLimits', 'rate', 'rateChanges', 'groupRates')
   local rate = effective.rate
   local interval, limit, rests = rate and bucket.interval(rate), nil, nil
   interval, limit, expires, rests = shapes.feedback(key, now, interval, expires, effective.rampUp)
@@ -180,7 +180,7 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   if is_repaced and (parsed.follows_clock(effective.rate) or parsed.follows_clock(before[11])) then
     shape_retime(key, base, rate, interval, effective.burst, at or now)
   end
-  redis.call('HDEL', key, 'expires', 'ownConcurrency', 'rests', 'follows', 'rated', unpack(SHAPE_FIELDS))
+  redis.call('HDEL', key, 'expires', 'ownConcurrency', 'rests', 'follows', 'rateChanges', unpack(SHAPE_FIELDS))
   local set = { 'declared', shapes.encode(declared), 'overrides', shapes.encode(overrides) }
   local concurrency, known
   effective.concurrency, concurrency, known =
@@ -193,15 +193,15 @@ function shapes.resolve(key, base, declared, overrides, now, at)
   local follows = following(declared, overrides)
   if follows then set[#set + 1] = 'follows'; set[#set + 1] = cjson.encode(follows) end
   if is_repaced then set[#set + 1] = 'changedAt'; set[#set + 1] = as_text.us(at or now) end
-  local rated, is_ruled_anew = before[12], before[6] and effective.limits ~= before[6]
-  if before[10] and is_ruled_anew then
-    own_values.forget_ended(base, before[6], own_values.ending(base, at or now, own_values.MOST), at or now, follows, rated)
+  local rate_changes, limits_changed = before[12], before[6] and effective.limits ~= before[6]
+  if before[10] and limits_changed then
+    own_values.forget_ended(base, before[6], own_values.ending(base, at or now, own_values.MOST), at or now, follows, rate_changes)
   end
-  if is_ruled_anew and keys_in_use.bounded(before[6]) then
+  if limits_changed and keys_in_use.bounded(before[6]) then
     keys_in_use.change_limits(base, before[6], effective.limits)
   end
-  if is_ruled_anew then rated = limit_state.rated(rated, before[6], effective.limits, at or now) end
-  if rated then set[#set + 1] = 'rated'; set[#set + 1] = rated end
+  if limits_changed then rate_changes = limit_state.rate_changes(rate_changes, before[6], effective.limits, at or now) end
+  if rate_changes then set[#set + 1] = 'rateChanges'; set[#set + 1] = rate_changes end
   if effective.limits and effective.limits ~= before[6] then
     limit_state.change_limits(base, effective.limits, before[6], at or now, own_values.as_of, follows)
   end
@@ -248,7 +248,7 @@ end
 function shapes.end_own_values(base, own, now)
   local key, ending, names = base .. 'meta:shape', own_values.ending(base, now, own_values.DUE), {}
   if ending[1] then
-    local f = redis.call('HMGET', key, 'limits', 'follows', 'rated')
+    local f = redis.call('HMGET', key, 'limits', 'follows', 'rateChanges')
     own_values.forget_ended(base, f[1], ending, now, f[2] and cjson.decode(f[2]), f[3])
   end
   for i = 1, #ending, 2 do names[own_values.parts(ending[i])] = true end

@@ -44,8 +44,8 @@ local shape = {
   keyed_limits = ARGV[3] ~= '' and ARGV[3] or nil,
 }
 if shape.keyed_limits then redis.call('HSET', KEYS[1], 'limits', shape.keyed_limits) end
-local rated = redis.call('HGET', KEYS[1], 'rated')
-shape.rated = rated and cjson.decode(rated) or nil
+local rate_changes = redis.call('HGET', KEYS[1], 'rateChanges')
+shape.rate_changes = rate_changes and cjson.decode(rate_changes) or nil
 
 local lanes, _, has_keys = parsed.lanes_of(ARGV[3])
 shape.has_places = parsed.has_places(ARGV[3])
@@ -73,12 +73,12 @@ end
 
 -- As a declaration of the same limits with other rates.
 function operations.limits(now, limits)
-  local known = redis.call('HGET', KEYS[1], 'rated')
+  local known = redis.call('HGET', KEYS[1], 'rateChanges')
   local ending = own_values.ending(base, now, own_values.MOST)
   own_values.forget_ended(base, shape.keyed_limits, ending, now, nil, known)
-  local rated = limit_state.rated(known, shape.keyed_limits, limits, now)
-  shape.keyed_limits, shape.rules_at, shape.rated, shape.keyed = limits, now, rated and cjson.decode(rated), nil
-  redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now), 'rated', rated or '{}')
+  local rate_changes = limit_state.rate_changes(known, shape.keyed_limits, limits, now)
+  shape.keyed_limits, shape.rules_at, shape.rate_changes, shape.keyed = limits, now, rate_changes and cjson.decode(rate_changes), nil
+  redis.call('HSET', KEYS[1], 'limits', limits, 'rulesAt', as_text.us(now), 'rateChanges', rate_changes or '{}')
   return ''
 end
 

@@ -19,9 +19,9 @@ export interface OwnValues {
 }
 
 /** When the rates of a limit changed last, and when they did before, µs; 0 for never. */
-export type Rated = readonly [lastUs: number, earlierUs: number]
+export type RateChanges = readonly [lastUs: number, earlierUs: number]
 
-const NEVER: Rated = [0, 0]
+const NEVER: RateChanges = [0, 0]
 
 /** What a cell was charged, and whether that was taken back. */
 export interface Charge {
@@ -46,14 +46,14 @@ export class Cell {
   readonly #wires = new Map<string, LimitWire>()
   readonly #known = new Map<LimitWire, LimitWire>()
   readonly #model: Model
-  #rated: Rated
+  #rateChanges: RateChanges
   #own: OwnValues = {}
   #sinceUs = 0
 
-  constructor(id: string, limit: Limit, rated = NEVER) {
+  constructor(id: string, limit: Limit, rateChanges = NEVER) {
     this.id = id
     this.#limit = limit
-    this.#rated = rated
+    this.#rateChanges = rateChanges
     this.#model = createModel(this.#wireAt(0, undefined))
   }
 
@@ -62,8 +62,8 @@ export class Cell {
   }
 
   /** Of another shape: its state, as one in Redis, counts by it once it is looked at. */
-  follow(limit: Limit, rated = NEVER): void {
-    this.#rated = rated
+  follow(limit: Limit, rateChanges = NEVER): void {
+    this.#rateChanges = rateChanges
     if (limit === this.#limit) return
     const [before, after] = [this.#limit, limit].map((one) => wireOf(one, undefined, {})) as [LimitWire, LimitWire]
     if (before.algorithm !== after.algorithm || before.window !== after.window || before.align !== after.align)
@@ -101,11 +101,11 @@ export class Cell {
   /** @param values undefined lifts what is set; else only these fields */
   setOwn(values: OwnValues | undefined, nowUs: number): void {
     this.#endOwn(nowUs, undefined)
-    const [before, rated] = [this.#wireAt(nowUs, undefined), this.#ratedAt(nowUs)]
+    const [before, rateChanges] = [this.#wireAt(nowUs, undefined), this.#rateChangesAt(nowUs)]
     this.#own = values ? { ...this.#lasting(nowUs), ...values } : {}
     this.#own = this.#lasting(nowUs)
     this.#sinceUs = nowUs
-    this.#takeOver(nowUs, before, rated, undefined)
+    this.#takeOver(nowUs, before, rateChanges, undefined)
   }
 
   /** What has ended is forgotten. */
@@ -214,28 +214,28 @@ export class Cell {
     const ends = this.#endsBy(nowUs)
     for (const endUs of ends) {
       if (this.#model.changedUs >= endUs) continue
-      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#ratedAt(endUs - 1), tier)
+      this.#takeOver(endUs, this.#wireAt(endUs - 1, tier), this.#rateChangesAt(endUs - 1), tier)
     }
     return ends
   }
 
   /** If another rate applies, or an equal one that changes at other times, the state counts by it from this moment on. */
-  #takeOver(atUs: number, before: LimitWire, rated: Rated, tier: string | undefined): void {
+  #takeOver(atUs: number, before: LimitWire, rateChanges: RateChanges, tier: string | undefined): void {
     const after = this.#wireAt(atUs, tier)
-    if (isSameRate(before, after) && rated === this.#ratedAt(atUs)) return
+    if (isSameRate(before, after) && rateChanges === this.#rateChangesAt(atUs)) return
     this.#model.now = atUs
-    this.#skip(rated)
-    if (this.#model.changedUs <= rated[0]) this.#model.change(before, false, this.#forgottenUntilUs)
+    this.#skip(rateChanges)
+    if (this.#model.changedUs <= rateChanges[0]) this.#model.change(before, false, this.#forgottenUntilUs)
     this.#model.change(after, true)
   }
 
   /** A rate of its own does not change with the limit's. */
-  #ratedAt(atUs: number): Rated {
-    return this.#lasting(atUs).rate?.value ? NEVER : this.#rated
+  #rateChangesAt(atUs: number): RateChanges {
+    return this.#lasting(atUs).rate?.value ? NEVER : this.#rateChanges
   }
 
   /** The rates between the last changes are unknown to a state that is older: no time counts until the last one. */
-  #skip([lastUs, earlierUs]: Rated): void {
+  #skip([lastUs, earlierUs]: RateChanges): void {
     const { changedUs } = this.#model
     if (changedUs >= 0 && changedUs <= earlierUs) this.#model.skipTo(lastUs)
   }
@@ -255,7 +255,7 @@ export class Cell {
     this.#endOwn(nowUs, tier)
     const wire = this.#wireAt(nowUs, tier)
     this.#model.now = nowUs
-    this.#skip(this.#ratedAt(nowUs))
+    this.#skip(this.#rateChangesAt(nowUs))
     if (this.#model.rule !== wire) this.#model.change(wire, false, this.#forgottenUntilUs)
     return this.#model
   }
@@ -264,7 +264,7 @@ export class Cell {
   get #forgottenUntilUs(): number | undefined {
     const tiers = [undefined, ...Object.keys(this.#limit.tiers ?? {})]
     const known = tiers.map((tier) => JSON.stringify(wireOf(this.#limit, tier, {}).schedule))
-    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#rated[0]
+    return known.includes(JSON.stringify(this.#model.rule.schedule)) ? undefined : this.#rateChanges[0]
   }
 }
 

@@ -226,8 +226,8 @@ const CARELESS = [
     '.at(key, after, at, packed)',
   ],
   ['counts the higher of two rates that follow the clock', 'sum = sum + math.min(', 'sum = sum + math.max('],
-  ['counts a rate for the time before it was declared', 'l.rated and tonumber(l.rated[1]) or from', 'seen'],
-  ['counts the rates between two changes', 'seen <= tonumber(rated[2])', 'false'],
+  ['counts a rate for the time before it was declared', 'math.max(seen, changed)', 'seen'],
+  ['counts the rates between two changes', 'seen <= tonumber(rate_changes[2])', 'false'],
   ['takes an equal rate of a value for that of its limit', ' or changed_otherwise(one, other)', ''],
   ['forgets that an equal rate of a value applied', 'changed_otherwise(before, l)', 'false'],
   [

@@ -1,4 +1,4 @@
-import { Cell, type Rated, ratesOf } from './cell.ts'
+import { Cell, type RateChanges, ratesOf } from './cell.ts'
 import type { Job } from './job.ts'
 import type { Need } from './lane.ts'
 import { cellIdOf, costUnder, lanesBy, partsOf } from './lane-id.ts'
@@ -19,7 +19,7 @@ export class Meanings {
   #known = new WeakMap<Job, Meaning>()
   #limits: readonly Limit[]
   /** By the name of a limit. */
-  readonly #rated = new Map<string, Rated>()
+  readonly #rateChanges = new Map<string, RateChanges>()
   readonly #lanesBy = new Set<string>()
 
   constructor({ limits = [] }: Shape) {
@@ -50,13 +50,13 @@ export class Meanings {
     for (const limit of limits) {
       const before = this.#limits.find(({ name }) => name === limit.name)
       if (before && ratesOf(before) === ratesOf(limit)) continue
-      this.#rated.set(limit.name, [nowUs, this.#rated.get(limit.name)?.[0] ?? 0])
+      this.#rateChanges.set(limit.name, [nowUs, this.#rateChanges.get(limit.name)?.[0] ?? 0])
     }
     this.#limits = limits
     for (const cell of this.cells) {
       const limit = limits.find(({ name }) => name === cell.limit.name)
       cell.isCounted = limit !== undefined
-      if (limit) cell.follow(limit, this.#rated.get(limit.name))
+      if (limit) cell.follow(limit, this.#rateChanges.get(limit.name))
     }
     this.#known = new WeakMap()
     this.#noteLanes()
@@ -78,7 +78,7 @@ export class Meanings {
   #cellOf(limit: Limit, job: Job): Cell | undefined {
     const id = namesBy(limit).length > 0 ? cellIdOf(limit, job) : undefined
     if (id === undefined) return undefined
-    const cell = this.#cells.get(id) ?? new Cell(id, limit, this.#rated.get(limit.name))
+    const cell = this.#cells.get(id) ?? new Cell(id, limit, this.#rateChanges.get(limit.name))
     this.#cells.set(id, cell)
     return cell
   }

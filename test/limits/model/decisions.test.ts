@@ -60,8 +60,8 @@ const CARELESS = [
     'gone = counted(old, seen, from)',
     'gone = counted(l, seen, from)',
   ],
-  ['lets the new rate count for what it has forgotten', 'l.rated and tonumber(l.rated[1]) or from', 'seen'],
-  ['counts rates that it does not know', 'seen <= tonumber(rated[2])', 'false'],
+  ['lets the new rate count for what it has forgotten', 'math.max(seen, changed)', 'seen'],
+  ['counts rates that it does not know', 'seen <= tonumber(rate_changes[2])', 'false'],
 ] as const
 
 test.each(someOf(CARELESS))('a change of a schedule that %s is found out', async (_what, text, broken) => {
@@ -122,18 +122,21 @@ function change(model: Model, wire: LimitWire, now: number, way: Way): Known {
   const { changedUs } = model
   const since = Math.floor((Math.max(changedUs, 0) + now) / 2)
   const isTwice = way === 'twice' && changedUs >= 0 && changedUs <= since
-  const rated = [`${since}`, isTwice ? `${changedUs}` : '0'] as const
-  skip(model, { rated })
+  const rateChanges = [`${since}`, isTwice ? `${changedUs}` : '0'] as const
+  skip(model, { rate_changes: rateChanges })
   model.now = now
   model.change(wire, way === 'told' && !isSameRate(before, wire), way === 'forgotten' ? since : undefined)
   if (way === 'told') return { before }
-  if (way === 'forgotten') return { rated }
-  return { tiers: { before: { ...before, schedule: before.schedule ?? false } }, ...(isTwice ? { rated } : {}) }
+  if (way === 'forgotten') return { rate_changes: rateChanges }
+  return {
+    tiers: { before: { ...before, schedule: before.schedule ?? false } },
+    ...(isTwice ? { rate_changes: rateChanges } : {}),
+  }
 }
 
 /** No time counts from a state that is older than the last two changes up to the last one. */
-function skip(model: Model, { rated }: Known): void {
-  const [last, earlier] = (rated ?? ['0', '0']).map(Number) as [number, number]
+function skip(model: Model, { rate_changes: rateChanges }: Known): void {
+  const [last, earlier] = (rateChanges ?? ['0', '0']).map(Number) as [number, number]
   if (model.changedUs >= 0 && model.changedUs <= earlier) model.skipTo(last)
 }
 

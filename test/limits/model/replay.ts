@@ -65,7 +65,7 @@ export interface Known {
     Record<string, Omit<LimitWire, 'schedule'> & { readonly schedule: LimitWire['schedule'] | false }>
   >
   /** When its rates changed last, and when they did before, µs. */
-  readonly rated?: readonly [last: string, earlier: string]
+  readonly rate_changes?: readonly [last: string, earlier: string]
 }
 
 /** `never`: no key expires. `held`: each does by the held clock, to the millisecond; each call starts over with that. */

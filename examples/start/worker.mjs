@@ -1,4 +1,4 @@
-// Sends the emails. Start as many of these as you like: the rate holds for all of them together.
+// Sends the emails. Start as many of these as you like: they share one rate.
 import { createTransport } from 'nodemailer'
 import { ShapedWorker } from 'sluice'
 import { connection, prefix, shape, smtpPort } from './settings.mjs'

@@ -124,6 +124,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
   readonly #returning: ReturningJobs
   /** The revision that began the last pause. */
   #pause: ShapeIdentity | undefined
+  /** When this worker learned of that pause, by the loop's clock, ms. */
+  #pausedMs = Number.NEGATIVE_INFINITY
   /** Resolves once the jobs that came in this turn of the event loop have started, if their slots have come. */
   #turn: Promise<void> | undefined
   /** Jobs granted before that pause, which will be given back. */
@@ -178,10 +180,12 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
 
   /**
    * Whether finishing a job may fetch the next one. Not if a rate holds jobs back: slots are then requested ahead of
-   * time. Not if every worker is busy until after the next slot. The jobs of a batch are requested together.
+   * time. Not if every worker is busy until after the next slot. Not under limits if it could wait for the rest of a
+   * batch to end, and be late.
    */
   get fetchesOnFinish(): boolean {
-    if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#places || this.#gathering) return false
+    if (this.#host.stopping() || this.#host.overloaded() || this.#taken > this.#places) return false
+    if (this.#gathering) return !this.#exchange.shape?.isPaced
     if (this.#exchange.shape?.pacedIntervalUs === undefined) return true
     if (this.#nextSlotUs === undefined || this.#isCareful || this.#returning.pending) return false
     return this.#clock.untilMs(this.#nextSlotUs) <= 0
@@ -277,6 +281,7 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
    */
   release(shape: ShapeIdentity): void {
     this.#pause = shape
+    this.#pausedMs = this.nowMs
     this.#paused.push(...this.#takeHeld())
     this.#returnPaused()
   }
@@ -341,8 +346,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
         this.#answered(reply, this.#schedule.wokenAtMs > sentMs)
         this.#signal?.()
       }
-      this.#returnPaused()
     }
+    this.#returnPaused()
     if (came > 0) void this.#startNextTurn()
   }
 
@@ -359,13 +364,19 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
           const hereUs = this.#clock.nowUs() ?? Date.now() * 1000
           slotUs = free ? hereUs : (nowUs ?? hereUs)
         }
-        this.#timer.hold(departedJob(result, token, slotUs, i - ends.length, free))
+        this.#holdFetched(departedJob(result, token, slotUs, i - ends.length, free), sentMs)
         count += 1
       }
       if (isFetchedTuple(result) || (result as number) >= 0) this.#ended.set(id, fetches)
     })
     if (!free && count > 0) this.emit('fetched')
     return count
+  }
+
+  /** A job that was fetched before a pause goes back if it may have to wait for its batch during the pause. */
+  #holdFetched(job: HeldJob, sentMs: number): void {
+    if (this.#gathering && sentMs < this.#pausedMs) this.#paused.push(job)
+    else this.#timer.hold(job)
   }
 
   /** Holds jobs until their slots. Jobs granted before a pause that is already known here go back. */
@@ -583,7 +594,8 @@ export class Dispatcher extends EventEmitter<DispatchEvents> implements EndingLo
     await this.#host.process(jobs, (job) => this.#ran(job))
     this.#batches -= 1
     if (!this.#gathering) return
-    this.#runBatches(this.#asksAgainAtOnce)
+    // The jobs that its last ends fetched are gathered in this turn.
+    this.#runBatches(this.#turn !== undefined || this.#asksAgainAtOnce)
     this.#signal?.()
   }
 

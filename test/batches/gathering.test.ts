@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { useRedis } from '../support/redis.ts'
-import { departuresOf, eventsOf, excess, gate, jobs, rounding, Workshop } from '../worker/support.ts'
+import { callsOf, departuresOf, eventsOf, excess, gate, jobs, rounding, Workshop } from '../worker/support.ts'
 import { recording } from './support.ts'
 
 const redis = useRedis(import.meta.url)
@@ -25,6 +25,19 @@ test('a batch can be larger than one call for jobs', async () => {
   const worker = shop.worker(queue, processor, { batch: { size: 110 } })
   await eventsOf('completed', worker).reach(120)
   expect(batches.all.map(({ length }) => length)).toEqual([110, 10])
+})
+
+test('the ends of a batch fetch the jobs of the next one', async () => {
+  const queue = shop.queue({})
+  await queue.addBulk(jobs(150))
+  const { batches, processor } = recording()
+  const worker = shop.worker(queue, processor, { batch: { size: 50 }, autorun: false })
+  const [calls, completed] = [callsOf(worker), eventsOf('completed', worker)]
+  void worker.run()
+  await completed.reach(150)
+  const asked = calls.all.filter(({ reply }) => reply.grants.length > 0)
+  expect(asked.map(({ reply }) => reply.grants.length)).toEqual([50])
+  expect(batches.all).toEqual([0, 50, 100].map((from) => namesOf(150).slice(from, from + 50)))
 })
 
 test('concurrency counts batches: no more run at once, and no jobs are taken for others', async () => {

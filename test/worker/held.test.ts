@@ -109,3 +109,22 @@ test('a job whose end Redis has taken leaves its place, also before it is report
   expect(did).toEqual(['first', 'second'])
   expect([dispatcher.placesTaken, dispatcher.full]).toEqual([1, true])
 })
+
+test('a job for a batch that an end fetched before a pause goes back', async () => {
+  const returned: string[] = []
+  const dispatcher = idleDispatcher({
+    closing: () => false,
+    ask: async () => grantOf('first', 0),
+    process: async () => {},
+    giveBack: async (jobs) => {
+      returned.push(...jobs.map(({ id }) => id))
+    },
+    batches: { options: { size: 2, minSize: 2, timeoutMs: 600_000 }, keepLock: () => {} },
+  })
+  const sentMs = dispatcher.nowMs - 1
+  dispatcher.release({ id: 'shape', revision: '2' })
+  dispatcher.exchanged({ ...nothing, ends: [endOf('first')], results: [[[], 'next', 0, 0]], sentMs })
+  await turn()
+  expect(returned).toEqual(['next'])
+  expect(dispatcher.held).toEqual([])
+})

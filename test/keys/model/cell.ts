@@ -42,9 +42,6 @@ export class Cell {
   /** All charges that count, in the order in which they were made. */
   readonly charges: Charge[] = []
   #limit: Limit
-  /** By what applies: equal rules are one. */
-  readonly #wires = new Map<string, LimitWire>()
-  readonly #known = new Map<LimitWire, LimitWire>()
   readonly #model: Model
   #rateChanges: RateChanges
   #own: OwnValues = {}
@@ -241,14 +238,7 @@ export class Cell {
   }
 
   #wireAt(atUs: number, tier: string | undefined): LimitWire {
-    const wire = wireOf(this.#limit, this.tierOf(tier, atUs), this.#lasting(atUs))
-    const known = this.#known.get(wire)
-    if (known) return known
-    const text = JSON.stringify(wire)
-    const equal = this.#wires.get(text) ?? wire
-    this.#wires.set(text, equal)
-    this.#known.set(wire, equal)
-    return equal
+    return wireOf(this.#limit, this.tierOf(tier, atUs), this.#lasting(atUs))
   }
 
   #at(nowUs: number, tier?: string): Model {
@@ -279,14 +269,23 @@ export function ratesOf(limit: Limit): string {
 
 /** Of each limit, what was encoded: schedules take long. */
 const ENCODED = new WeakMap<Limit, Map<string, LimitWire>>()
+/** By their text: equal rules are one, whatever they were encoded from. */
+const WIRES = new Map<string, LimitWire>()
 
 function wireOf(limit: Limit, tier: string | undefined, own: OwnValues): LimitWire {
   const known = ENCODED.get(limit) ?? new Map<string, LimitWire>()
   ENCODED.set(limit, known)
   const values = JSON.stringify([tier, own.rate?.value, own.burst?.value])
-  const wire = known.get(values) ?? encode(limit, tier, own)
+  const wire = known.get(values) ?? unique(encode(limit, tier, own))
   known.set(values, wire)
   return wire
+}
+
+function unique(wire: LimitWire): LimitWire {
+  const text = JSON.stringify(wire)
+  const known = WIRES.get(text) ?? wire
+  WIRES.set(text, known)
+  return known
 }
 
 function encode(limit: Limit, tier: string | undefined, { rate, burst }: OwnValues): LimitWire {

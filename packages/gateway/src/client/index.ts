@@ -24,7 +24,6 @@ export {
   InvalidGatewayCallError,
 } from './gateway-errors.ts'
 export type { Fetch, FetchWait, PoliteFetchOptions } from './options.ts'
-export { InvalidPoliteFetchOptionError } from './options.ts'
 
 /**
  * A `fetch` that obeys the limits of the downstream. It retries what was refused or failed, never before the time that
@@ -34,7 +33,7 @@ export { InvalidPoliteFetchOptionError } from './options.ts'
  *
  * It throws what `fetch` throws, the reason of an aborted `signal`, a `TimeoutError` if no answer arrived in time,
  * and LimitExceededError if a request could not even start in time.
- * @throws InvalidPoliteFetchOptionError
+ * @throws InvalidInputError
  */
 export function createPoliteFetch(options: PoliteFetchOptions = {}): Fetch {
   return new PoliteClient(options, systemClock).fetch

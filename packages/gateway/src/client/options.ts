@@ -1,8 +1,12 @@
-import { checkFields, type FieldCheck, gotText, InvalidInputError, numberFrom, wholeFrom } from 'sluice/internal'
+import {
+  checkCallOptions,
+  checkFields,
+  type FieldCheck,
+  InvalidInputError,
+  numberFrom,
+  wholeFrom,
+} from 'sluice/internal'
 import type { WaitReason } from './gate.ts'
-
-/** Thrown for an option of `createPoliteFetch` that can never work; names it, what was expected and what was given. */
-export class InvalidPoliteFetchOptionError extends InvalidInputError {}
 
 /** A function that is called like the global `fetch`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
@@ -57,18 +61,11 @@ const CHECKS: Readonly<Record<keyof PoliteFetchOptions, FieldCheck>> = {
 
 /**
  * Validates the options and fills in defaults.
- * @throws InvalidPoliteFetchOptionError
+ * @throws InvalidInputError
  */
 export function resolveOptions(options: PoliteFetchOptions): ResolvedOptions {
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw new InvalidPoliteFetchOptionError(`expected an object of options; got ${gotText(options)}`)
-  }
-  const unknown = Object.keys(options).find((name) => !Object.hasOwn(CHECKS, name))
-  if (unknown !== undefined) {
-    const names = Object.keys(CHECKS).join(', ')
-    throw new InvalidPoliteFetchOptionError(`unknown option '${unknown}': expected one of ${names}`)
-  }
-  checkFields(options, CHECKS, InvalidPoliteFetchOptionError)
+  checkCallOptions('createPoliteFetch', options, Object.keys(CHECKS))
+  checkFields(options, CHECKS, InvalidInputError)
   const { fetch = globalFetch, attempts = 5, baseMs = 500, capMs = 20_000, timeoutMs = 300_000 } = options
   const { slowBelow = 0.2, maxBuckets = 1000, onWait } = options
   return { fetch, attempts, baseMs, capMs, timeoutMs, slowBelow, maxBuckets, ...(onWait && { onWait }) }

@@ -40,7 +40,7 @@ export class PoliteClient {
   readonly #budget = new RetryBudget()
   #calls = 0
 
-  /** @throws InvalidPoliteFetchOptionError */
+  /** @throws InvalidInputError */
   constructor(options: PoliteFetchOptions, clock: Clock) {
     this.#options = resolveOptions(options)
     this.#clock = clock

@@ -36,6 +36,11 @@ export function parseFutureTime(text: string): Date {
   return time
 }
 
+/** What {@link addReason} reads. */
+export interface Reason {
+  readonly reason: string
+}
+
 /** Every command that changes a queue requires a reason. */
 export function addReason(command: Command): Command {
   return command.requiredOption('--reason <text>', 'why, for the history (required)', parseNonEmpty)

@@ -1,3 +1,4 @@
+import type { GroupState } from 'sluice'
 import type {
   Condition,
   GroupHolder,
@@ -53,6 +54,19 @@ const REASON_CHARACTERS = 60
 /** Why a job failed, for a table. */
 export function reasonText(reason: string): string {
   return plainText(reason.length > REASON_CHARACTERS ? `${reason.slice(0, REASON_CHARACTERS)}…` : reason)
+}
+
+/** How long a change lasts that was made just now. */
+export function lastsText(ttlMs: number | undefined): string {
+  return ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
+}
+
+/** A line for each override of a group or of a value of a limit. */
+export function overrideTexts(overrides: GroupState['overrides']): string[] {
+  return Object.entries(overrides).map(([field, { by, reason, until }]) => {
+    const lasts = until ? `until ${until.toISOString()}` : 'until it is cleared'
+    return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
+  })
 }
 
 /** A value as indented JSON, below a heading. */

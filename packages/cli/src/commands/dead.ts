@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { DeadLetter, ShapedQueue } from 'sluice'
 import { countText, dropDeadLetter, dropDeadLetters, findDeadLetter, plainText, readDeadLetter } from 'sluice/internal'
-import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, parseNonEmpty, parseQueueName, type Reason, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingQueue, existingStatus } from '../existing-queue.ts'
 import { indentedJson, reasonText } from '../queue-text.ts'
@@ -33,10 +33,6 @@ function addShow(dead: Command, run: Runner): void {
     .argument('<dead-queue>', 'the queue of dead letters', parseQueueName)
     .argument('<letter>', 'the id of the letter', parseNonEmpty)
     .action(run(show))
-}
-
-interface Reason {
-  readonly reason: string
 }
 
 function addDrop(dead: Command, run: Runner): void {

@@ -1,10 +1,10 @@
 import { type Command, Option } from 'commander'
 import type { GroupFields, GroupOverride, GroupState, ShapedQueue } from 'sluice'
 import { addedCounts, formatDuration, keysText, NoGroupsError, plainText } from 'sluice/internal'
-import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, durationOption, parseNonEmpty, parseQueueName, type Reason, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingParts, existingQueueOfGroup } from '../existing-queue.ts'
-import { holderText } from '../queue-text.ts'
+import { holderText, lastsText, overrideTexts } from '../queue-text.ts'
 import { readRate } from '../shape-fields.ts'
 
 const LISTED = ['limited', 'maxed', 'paused', 'waiting'] as const
@@ -135,17 +135,13 @@ async function show(cli: Cli, name: string, id: string): Promise<void> {
       String(value),
       overrides[field] ? 'set' : 'default',
     ])
-    const set = Object.entries(overrides).map(([field, { by, reason, until: end }]) => {
-      const lasts = end ? `until ${end.toISOString()}` : 'until it is cleared'
-      return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
-    })
     return [
       `group ${plainText(id)} of ${name}: ${status}${limitText(group)}${until && ` until ${until}`}`,
       `${waiting} waiting${delayed > 0 ? `, ${delayed} delayed` : ''}${active === undefined ? '' : `, ${active} running`}`,
       bound ? `${waiting + delayed} of ${bound.jobs} places, by ${BOUNDS[bound.by]}` : 'no bound on its jobs',
       ...holders.map((holder) => `a place is held by ${holderText(holder, group.at)}`),
       ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
-      ...set,
+      ...overrideTexts(overrides),
     ].join('\n')
   })
 }
@@ -180,14 +176,9 @@ async function set(cli: Cli, name: string, id: string, options: SetOptions): Pro
   const { reason, for: ttlMs } = options
   const queue = await existingQueueOfGroup(cli, name, id)
   await queue.setGroup(id, override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
-  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
   cli.print({ queue: name, group: id, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
-    return `group ${plainText(id)} of ${name}: ${given.map(([field]) => field).join(', ')} set ${until}`
+    return `group ${plainText(id)} of ${name}: ${given.map(([field]) => field).join(', ')} set ${lastsText(ttlMs)}`
   })
-}
-
-interface Reason {
-  readonly reason: string
 }
 
 async function clear(cli: Cli, name: string, id: string, fields: string[], { reason }: Reason): Promise<void> {

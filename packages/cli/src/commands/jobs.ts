@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { ShapedQueue } from 'sluice'
 import type { JobDetail, JobRow } from 'sluice/inspect'
 import { changeFailed, changeMatching, countText, plainText } from 'sluice/internal'
-import { addReason, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, parseNonEmpty, parseQueueName, type Reason, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingStatus } from '../existing-queue.ts'
 import { indentedJson, reasonText } from '../queue-text.ts'
@@ -32,10 +32,6 @@ function addShow(jobs: Command, run: Runner): void {
     .argument('<queue>', 'the queue', parseQueueName)
     .argument('<job>', 'the id of the job', parseNonEmpty)
     .action(run(show))
-}
-
-interface Reason {
-  readonly reason: string
 }
 
 function addRetry(jobs: Command, run: Runner): void {

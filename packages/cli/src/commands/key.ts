@@ -4,6 +4,7 @@ import { countText, formatDuration, formatValue, keysText, plainText } from 'slu
 import { addReason, durationOption, parseNonEmpty, parseQueueName, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingParts, existingQueue, existingQueueOfGroup } from '../existing-queue.ts'
+import { lastsText, overrideTexts } from '../queue-text.ts'
 import { readRate } from '../shape-fields.ts'
 
 export const addCommand: AddCommand = (program, run) => {
@@ -100,16 +101,12 @@ function stateText(cli: Cli, name: string, state: LimitState): string {
   const rows = Object.entries(inForce).map(([field, value]) => [
     ...[field, valueText(value), overrides[field] ? 'set' : overrides.tier ? 'tier' : 'shape'],
   ])
-  const set = Object.entries(overrides).map(([field, { by, reason, until }]) => {
-    const lasts = until ? `until ${until.toISOString()}` : 'until it is cleared'
-    return `${field} set by ${plainText(by)}, ${lasts}: ${plainText(reason)}`
-  })
   return [
     `limit ${limit} of ${name}, ${plainText(keysText(keys))}: ${leftText(state)}`,
     ...(day === undefined ? [] : [`day ${day} of ${days} of its plan`]),
     ...(waitingLanes > 0 ? [`${countText(waitingLanes, 'lane')} wait${waitingLanes === 1 ? 's' : ''} for it`] : []),
     ...(rows.length > 0 ? [cli.table(['field', 'value', 'from'], rows)] : []),
-    ...set,
+    ...overrideTexts(overrides),
   ].join('\n')
 }
 
@@ -147,9 +144,8 @@ async function set(
   }
   const [queue, key] = await queueAndKey(cli, name, words)
   await queue.setLimit(limit, key, override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
-  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
   cli.print({ queue: name, limit, key, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
-    return `limit ${limit} of ${name}, ${keyText(key)}: ${Object.keys(override).join(', ')} set ${until}`
+    return `limit ${limit} of ${name}, ${keyText(key)}: ${Object.keys(override).join(', ')} set ${lastsText(ttlMs)}`
   })
 }
 

@@ -1,4 +1,4 @@
-import { addReason, parseQueueName } from '../arguments.ts'
+import { addReason, parseQueueName, type Reason } from '../arguments.ts'
 import type { AddCommand, Cli } from '../cli.ts'
 import { existingWhole } from '../existing-queue.ts'
 
@@ -10,7 +10,7 @@ export const addCommand: AddCommand = (program, run) => {
   addReason(command).action(run(resume))
 }
 
-async function resume(cli: Cli, name: string, { reason }: { readonly reason: string }): Promise<void> {
+async function resume(cli: Cli, name: string, { reason }: Reason): Promise<void> {
   const queue = await existingWhole(cli, name)
   // Shards of which one does not answer are resumed as far as they do.
   await queue.clearPause({ by: cli.by, reason }).finally(() => queue.resume())

@@ -2,9 +2,10 @@ import type { Command } from 'commander'
 import type { EffectiveShape, ShapeField, ShapeValue } from 'sluice'
 import type { HistoryEntry, QueueStatus } from 'sluice/inspect'
 import { decodeField, formatDuration, formatValue, plainText, type StoredValue } from 'sluice/internal'
-import { addReason, durationOption, parseQueueName, wholeNumber } from '../arguments.ts'
+import { addReason, durationOption, parseQueueName, type Reason, wholeNumber } from '../arguments.ts'
 import { type AddCommand, type Cli, CommandError, EXIT_CODES, type Runner } from '../cli.ts'
 import { existingStatus, existingWhole, existingWithShape } from '../existing-queue.ts'
+import { lastsText } from '../queue-text.ts'
 import { addFieldOptions, FIELD_OPTIONS, overrideFrom } from '../shape-fields.ts'
 
 export const addCommand: AddCommand = (program, run) => {
@@ -89,11 +90,12 @@ async function set(cli: Cli, name: string, options: SetOptions): Promise<void> {
   const queue = await existingWhole(cli, name)
   await queue.setShape(override, { by: cli.by, reason, ...(ttlMs === undefined ? {} : { ttlMs }) })
   const fields = Object.keys(override).join(', ')
-  const until = ttlMs === undefined ? 'until cleared' : `for ${formatDuration(ttlMs)}`
-  cli.print({ queue: name, set: override, forMs: ttlMs, by: cli.by, reason }, () => `${name}: ${fields} set ${until}`)
+  cli.print({ queue: name, set: override, forMs: ttlMs, by: cli.by, reason }, () => {
+    return `${name}: ${fields} set ${lastsText(ttlMs)}`
+  })
 }
 
-async function clear(cli: Cli, name: string, fields: string[], { reason }: { readonly reason: string }): Promise<void> {
+async function clear(cli: Cli, name: string, fields: string[], { reason }: Reason): Promise<void> {
   const known = Object.keys(FIELD_OPTIONS)
   const unknown = fields.find((field) => !known.includes(field))
   if (unknown !== undefined) {

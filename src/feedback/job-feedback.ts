@@ -1,13 +1,13 @@
 import { checkCallOptions, gotText } from '../call-options.ts'
 import { InvalidInputError } from '../errors.ts'
-import { type Feedback, knownScope, SCOPES, type Scope } from './feedback.ts'
+import { type Feedback, knownScope, type SaidRate, SCOPES, type Scope } from './feedback.ts'
 import { sanitizeFeedback } from './sanitize.ts'
 
 /** Feedback given by a processor. `scope` defaults to the queue, `reason` to "the processor". */
 export type FeedbackInput = Reasoned &
   (
     | { readonly kind: 'pause'; readonly forMs?: number; readonly until?: Date; readonly hard?: boolean }
-    | { readonly kind: 'slow'; readonly factor?: number; readonly rate?: SaidRateInput; readonly ttlMs?: number }
+    | { readonly kind: 'slow'; readonly factor?: number; readonly rate?: SaidRate; readonly ttlMs?: number }
     | { readonly kind: 'concurrency'; readonly limit: number; readonly ttlMs?: number }
     | { readonly kind: 'retryJob'; readonly afterMs?: number }
     | { readonly kind: 'ok'; readonly remaining?: number; readonly resetMs?: number }
@@ -17,12 +17,6 @@ export type FeedbackInput = Reasoned &
 interface Reasoned {
   readonly scope?: Scope
   readonly reason?: string
-}
-
-interface SaidRateInput {
-  readonly limit: number
-  /** ms */
-  readonly period: number
 }
 
 /** The fields of each kind. */
@@ -71,7 +65,7 @@ function checkLength(input: FeedbackInput, name: string): void {
   throw new InvalidInputError(`${name} must be a number >= 0; got ${JSON.stringify(value)}`)
 }
 
-function checkSlow({ factor, rate }: { readonly factor?: number; readonly rate?: SaidRateInput }): void {
+function checkSlow({ factor, rate }: { readonly factor?: number; readonly rate?: SaidRate }): void {
   const isFactor = typeof factor === 'number' && factor > 0 && factor < 1
   const isRate = rate !== undefined && rate.limit > 0 && rate.period > 0 && Number.isFinite(rate.period / rate.limit)
   if (isFactor === isRate) {

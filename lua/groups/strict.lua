@@ -49,7 +49,7 @@ local function group_strict(groups)
   function groups.hold_failed(g, group, id, reason)
     local s = groups.settings(g, group)
     if s.on_failed ~= 'hold' or s.paused then return end
-    group_settings.change(g, group, { paused = true }, paused_by(id), 'failed for good: ' .. reason)
+    group_settings.change(g, group, { paused = true }, paused_by(id), 'failed permanently: ' .. reason)
   end
 
   -- A failed job that holds its group comes again: it goes first, and the group continues.

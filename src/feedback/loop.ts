@@ -200,7 +200,7 @@ export class FeedbackLoop {
       const times = `throttled ${reply.throttled} ${reply.throttled === 1 ? 'time' : 'times'}`
       return {
         kind: 'given up',
-        reason: `given up after ${formatDuration(giveUpAfterMs)}: ${times}, at last for ${reason}`,
+        reason: `given up after ${formatDuration(giveUpAfterMs)}: ${times}, most recently for ${reason}`,
       }
     }
     if (reply.usesAttempt) return backoffOf(reason, retry?.afterMs ?? longestPauseMs(forFleet))

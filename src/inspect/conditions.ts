@@ -106,17 +106,17 @@ function bypassed({ name, bypass, shape }: QueueFacts): Found | undefined {
 
 /** The rules that jobs past the meter break. */
 function unheldText(shape: QueueFacts['shape']): string {
-  if (shape && !shape.rate && shape.limits) return 'its limits do not hold'
+  if (shape && !shape.rate && shape.limits) return 'its limits may be exceeded'
   if (shape && !shape.rate && shape.groups) return 'its groups get no fair turns'
-  return 'the rate does not hold'
+  return 'the rate may be exceeded'
 }
 
 function failing({ name, failing: found }: QueueFacts): Found | undefined {
   if (!found) return undefined
   const { share, attempts, failed, reasons } = found
-  const lost = failed === 0 ? '' : `, ${countText(failed, 'job')} for good`
+  const lost = failed === 0 ? '' : `, ${countText(failed, 'job')} permanently`
   const why = reasons[0] === undefined ? '' : `: ${reasons[0][0]}`
-  const text = `${Math.round(share * 100)} % failed${why} (of ${countText(attempts, 'attempt')} in 5 min${lost})`
+  const text = `${Math.round(share * 100)}% failed${why} (of ${countText(attempts, 'attempt')} in 5 min${lost})`
   return { level: 'error', text, next: `sluice jobs failed ${argument(name)} has the jobs that failed, and why` }
 }
 

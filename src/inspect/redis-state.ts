@@ -17,7 +17,7 @@ export interface RedisState {
   /** Replicas of a master. */
   readonly replicas?: readonly RedisReplica[]
   /**
-   * Why a master refuses writes now: its memory is full, its disk is, or too few replicas are in step
+   * Why a master refuses writes now: its memory is full, its disk is, or too few replicas are in sync
    * (`min-replicas-to-write`). Absent if it accepts them.
    */
   readonly refusesWrites?: 'memory' | 'disk' | 'replicas'
@@ -36,7 +36,7 @@ export interface RedisMemory {
 export interface RedisReplica {
   /** `host:port`. */
   readonly address: string
-  /** `online` if it is in step. */
+  /** `online` if it is in sync. */
   readonly state: string
   /** How long ago its last sign of life came, ms in whole seconds. */
   readonly lagMs: number

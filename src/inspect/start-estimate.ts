@@ -90,8 +90,8 @@ function byLimits({ limit, limitStart }: WaitingJob): Bound | undefined {
 
 const MAXED = {
   concurrency: 'runs as many jobs as it may',
-  order: 'waits until the job that started last has ended for good',
-  keepFree: 'runs jobs, and the places that are left are kept for groups of which none runs (keepFree)',
+  order: 'waits until the job that started last has completed or failed permanently',
+  keepFree: 'runs jobs, and the places that are left are kept for groups with no running job (keepFree)',
 } as const
 
 /** The jobs ahead of it include the turns of its group; this is when the group itself lets it go. */

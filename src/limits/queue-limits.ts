@@ -351,7 +351,7 @@ function planned(limit: QueueLimit, [quota]: readonly (number | null)[]): QueueL
   }
   if (warmUp?.maxRefused !== undefined && [by].flat().join() !== GROUP) {
     throw new InvalidLimitError(
-      `maxRefused of limit "${name}" needs by: 'group', of which refusals are known; got ${JSON.stringify(by)}`,
+      `maxRefused of limit "${name}" needs by: 'group', whose refusals are counted; got ${JSON.stringify(by)}`,
     )
   }
   return { ...limit, ...rule }

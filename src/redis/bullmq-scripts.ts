@@ -348,7 +348,7 @@ function layoutDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[]
     if (!script) differences.push(`${name} is missing`)
     else if (script.numberOfKeys !== keys) differences.push(`${name} has ${script.numberOfKeys} keys, expected ${keys}`)
     for (const fragment of script ? (FRAGMENTS[name] ?? []) : []) {
-      if (!fragment.test(script?.lua ?? '')) differences.push(`${name} does not hold ${fragment.source}`)
+      if (!fragment.test(script?.lua ?? '')) differences.push(`${name} does not contain ${fragment.source}`)
     }
   }
   differences.push(...delayDifferences(scripts))
@@ -365,8 +365,8 @@ function delayDifferences(scripts: ReadonlyMap<string, BullmqScript>): string[] 
       ([name, { lua }]) => lua.includes(line) && !(name in COMPOSED || name in CLOCKED),
     )
     return [
-      ...missing.map((name) => `${name} does not hold ${line}`),
-      ...others.map(([name]) => `${name} holds ${line} too`),
+      ...missing.map((name) => `${name} does not contain ${line}`),
+      ...others.map(([name]) => `${name} also contains ${line}`),
     ]
   })
 }

@@ -40,7 +40,7 @@ export interface GroupDefaults extends GroupFields {
   readonly share?: GroupShare
   /** Places of the queue's `concurrency` kept for groups with no running job. */
   readonly keepFree?: number
-  /** `'fair'` (default): jobs without a group form one of weight 1. `'first'`: they go before all groups, as in BullMQ Pro. */
+  /** `'fair'` (default): jobs without a group form a group of weight 1. `'first'`: they go before all groups, as in BullMQ Pro. */
   readonly ungrouped?: 'fair' | 'first'
 }
 

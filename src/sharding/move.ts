@@ -44,7 +44,7 @@ export interface MoveOptions {
 }
 
 /**
- * Why an old queue does not run empty: it is paused, shards with jobs have no worker, only jobs of paused groups,
+ * Why an old queue does not drain: it is paused, shards with jobs have no worker, only jobs of paused groups,
  * delayed jobs or parents that wait for children of other queues are left, or Redis does not answer.
  */
 export type MoveHold = 'paused' | 'workers' | 'groups' | 'delayed' | 'children' | 'unavailable'
@@ -224,7 +224,7 @@ class Move {
     const paused = old.each.flatMap((shard, i) => (shard.paused ? [i] : []))
     if (paused.length > 0) {
       const which = paused.length === old.each.length ? '' : ` in ${countText(paused.length, 'shard')}`
-      throw new MoveError(this.#from.name, 'paused', `is paused${which}: expected it to run empty; resume it first`)
+      throw new MoveError(this.#from.name, 'paused', `is paused${which}: expected it to drain; resume it first`)
     }
     const jobs = renewed.depth + renewed.active
     if (found || jobs === 0) return

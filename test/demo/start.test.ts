@@ -89,7 +89,7 @@ describe.skipIf(process.platform !== 'linux')('npm start', () => {
     expect(row(demo.output, 'delivered')).toEqual(['1', '1'])
     expect(demo.output).toContain('db-writes: accepted jobs that never arrived: 1')
     expect(demo.output).toMatch(
-      /Failed for good:\n {2}db-writes job \S+: PostgreSQL refused the job for good \(22P05\)/,
+      /Failed permanently:\n {2}db-writes job \S+: PostgreSQL refused the job permanently \(22P05\)/,
     )
     await expectNothingLeft(demo)
   })

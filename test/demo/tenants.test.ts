@@ -33,7 +33,7 @@ test('rate and share are those of the window, the longest wait that of the run',
   const [titles, heads, , first] = tenantTable(tenants, [run], 1000).split('\n')
   expect(titles).toMatch(/^ +groups$/)
   expect(heads).toMatch(/^tenant +mails +rate +share +longest wait$/)
-  expect(first).toMatch(/^tenant-01 +\d+ +1\.0\/s +50\.0 % +1\.40 s$/)
+  expect(first).toMatch(/^tenant-01 +\d+ +1\.0\/s +50\.0% +1\.40 s$/)
 })
 
 test('the plot has a bar per tenant and run, and no tag has an attribute twice', () => {

@@ -52,7 +52,7 @@ test('of 20 places and one tenant with 500 long jobs, the first job of another t
   const [next] = await queue.getGroupJobs('large')
   const { hold, assumptions } = (await inspectorOf(redis, shop).explain(queue.name, next!.id as string))!
   expect(hold).toMatchObject({ cause: 'concurrency', group: 'large' })
-  expect(assumptions.join(' ')).toContain('kept for groups of which none runs (keepFree)')
+  expect(assumptions.join(' ')).toContain('kept for groups with no running job (keepFree)')
   await queue.addBulk(of('small', 2))
   // No job has ended.
   expect((await started.reach(20)).at(-1)).toBe('small')

@@ -51,10 +51,10 @@ test('attempts that fail, with their share and the most frequent reason', () => 
     }),
   ).toMatchObject({
     ...{ name: 'Failing', level: 'error', next: "sluice jobs failed 'a queue' has the jobs that failed, and why" },
-    text: '50 % failed: no route (of 1,250 attempts in 5 min, 1 job for good)',
+    text: '50% failed: no route (of 1,250 attempts in 5 min, 1 job permanently)',
   })
   expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe(
-    '50 % failed (of 1,250 attempts in 5 min)',
+    '50% failed (of 1,250 attempts in 5 min)',
   )
 })
 
@@ -66,16 +66,16 @@ test('starts past the meter, with the clients that may have made them', () => {
   ]
   expect(only({ bypass: { ...bypass, clients } })).toMatchObject({
     ...{ name: 'Bypassed', level: 'error' },
-    text: '6.7/s start past the meter, by "old" at 10.0.0.7:5 or 10.0.0.8:6: the rate does not hold',
+    text: '6.7/s start past the meter, by "old" at 10.0.0.7:5 or 10.0.0.8:6: the rate may be exceeded',
     next: 'make it a ShapedWorker, or give its Worker createShapedBackend()',
   })
   expect(only({ bypass: { ...bypass, perSecond: undefined, clients: [] } })).toMatchObject({
-    text: 'jobs start past the meter: the rate does not hold',
+    text: 'jobs start past the meter: the rate may be exceeded',
     next: expect.stringMatching(/^sluice doctor 'a queue' looks for the client; make it/),
   })
   const under = (shape: object) =>
     only({ bypass: { ...bypass, clients: [] }, shape: { ...quiet.shape, ...shape } as never }).text
-  expect(under({ rate: undefined, limits: [] })).toMatch(/: its limits do not hold$/)
+  expect(under({ rate: undefined, limits: [] })).toMatch(/: its limits may be exceeded$/)
   expect(under({ rate: undefined, groups: {} })).toMatch(/: its groups get no fair turns$/)
 })
 

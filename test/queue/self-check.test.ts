@@ -75,7 +75,7 @@ test.each(Object.keys(COMPOSED))('a BullMQ without %s is refused', (name) => {
 
 test('another way to start a job in a script that is composed is refused', () => {
   const other = edited('moveToActive', ({ lua }) => ({ lua: lua.replaceAll('"RPOPLPUSH"', '"LMOVE"') }))
-  expect(refused(other).message).toContain('moveToActive does not hold')
+  expect(refused(other).message).toContain('moveToActive does not contain')
 })
 
 test.each([...Object.keys(CLOCKED), 'moveToActive', 'moveToFinished'])(
@@ -84,7 +84,7 @@ test.each([...Object.keys(CLOCKED), 'moveToActive', 'moveToFinished'])(
     const other = edited(name, ({ lua }) => ({
       lua: lua.replaceAll('timestamp', 'at').replaceAll('ARGV[5]', 'ARGV[05]'),
     }))
-    expect(refused(other).message).toContain(`${name} does not hold`)
+    expect(refused(other).message).toContain(`${name} does not contain`)
   },
 )
 
@@ -141,7 +141,7 @@ test.each(['addStandardJob', 'addPrioritizedJob', 'addDelayedJob', 'addParentJob
   'a version whose %s takes the id of a job from elsewhere is refused',
   (name) => {
     const error = refused(edited(name, ({ lua }) => ({ lua: lua.replaceAll('args[2]', 'args[3]') })))
-    expect(error.message).toContain(`${name} does not hold`)
+    expect(error.message).toContain(`${name} does not contain`)
   },
 )
 

@@ -246,7 +246,7 @@ test('what a move refuses, before it changes anything', async () => {
   expect(await refused(old.queue, renewed.queue)).toMatch(/^schedulers: .* has two schedulers "same" .* in shard 0/)
   for (const shard of old.queue.each) await shard.removeJobScheduler('same')
   await old.queue.pause()
-  expect(await refused(old.queue, renewed.queue)).toMatch(/^paused: queue "no-old" is paused: expected it to run empty/)
+  expect(await refused(old.queue, renewed.queue)).toMatch(/^paused: queue "no-old" is paused: expected it to drain/)
   await old.queue.resume()
   expect((await renewed.queue.meter()).each.map(({ paused }) => paused)).toEqual([false, false])
   expect(await renewed.queue.count()).toBe(0)

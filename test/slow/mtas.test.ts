@@ -68,7 +68,7 @@ const RATE = 'rate: pause 5000, slow'
 const CLOSING = 'closing: hard pause, concurrency'
 const NEXT = 'recipients of one mail: retryJob 1000'
 const FULL = 'resources: hard pause'
-const REFUSED = 'refusal for good: fatal'
+const REFUSED = 'permanent refusal: fatal'
 const GREY = 'greylisting: retryJob 300000'
 
 const access = (action: string) =>

@@ -177,7 +177,7 @@ class World {
     if (!this.#holds || before.overrides.paused) return
     this.#failed.set(group, job.id as string)
     expect((await this.queue.getGroup(group)).overrides.paused).toMatchObject({
-      ...{ by: `job ${job.id}`, reason: 'failed for good: no' },
+      ...{ by: `job ${job.id}`, reason: 'failed permanently: no' },
     })
   }
 

@@ -184,7 +184,7 @@ test('with onFailed hold it pauses its group, which a retry, a redrive or resume
   const [job] = await failed.reach(1)
   const held = await queue.getGroup('a')
   expect(held).toMatchObject({ status: 'paused', waiting: 3 })
-  expect(held.overrides.paused).toMatchObject({ by: `job ${job!.id}`, reason: 'failed for good: out of stock' })
+  expect(held.overrides.paused).toMatchObject({ by: `job ${job!.id}`, reason: 'failed permanently: out of stock' })
   const [waiting] = await queue.getGroupJobs('a')
   const { hold } = (await inspector.explain(queue.name, waiting!.id as string))!
   expect(hold).toMatchObject({ cause: 'pause', group: 'a' })

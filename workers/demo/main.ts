@@ -63,13 +63,13 @@ function notes(columns: readonly ReportColumn[], ours: RunResult, theirs: RunRes
   const lines: string[] = []
   if (slow.length > 0) {
     lines.push(
-      `Below 98 % of the configured rate: ${slow.join(', ')}. The cause: few places\nor few lines for so high a rate, or a busy machine. It breaks no promise.`,
+      `Below 98% of the configured rate: ${slow.join(', ')}. The cause: few places\nor few lines for so high a rate, or a busy machine. It breaks no promise.`,
     )
   }
   if (theirs) lines.push("BullMQ's limiter grants no departure times: its starts are measured instead.")
   if (ours.sentAway > 0)
     lines.push(`Mails answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`)
-  if (ours.failures.length > 0) lines.push(`Failed for good:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
+  if (ours.failures.length > 0) lines.push(`Failed permanently:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
   return lines
 }
 

@@ -102,7 +102,7 @@ export function parseOptions(args: readonly string[]): DemoOptions {
       ]),
     )
     .addOption(
-      new Option('--tenants <number>', 'mails of so many tenants instead, in one line and then in groups')
+      new Option('--tenants <number>', 'mails of this many tenants instead, in one line and then in groups')
         .argParser(wholeNumber(2, 200))
         .conflicts(['capacity', 'input', 'compare', 'dashboard']),
     )

@@ -34,7 +34,7 @@ export function difference(ours: readonly QueueReport[], theirs: readonly QueueR
 /** What a first run leaves to be seen. */
 export function nextSteps({ compare }: { readonly compare?: true }): string {
   const steps = [
-    ...(compare ? [] : [['npm start -- --compare', "the same beside BullMQ's own limiter"]]),
+    ...(compare ? [] : [['npm start -- --compare', "the same next to BullMQ's own limiter"]]),
     ['npm start -- --tenants 20', 'many tenants in one queue, fairly'],
     ['npm start -- --dashboard', 'a story to watch in a browser'],
     ['npx sluice-cli dashboard', 'your own queues, in a project that has Sluice'],

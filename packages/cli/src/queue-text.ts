@@ -364,7 +364,7 @@ function totalsText(status: QueueStatus): string {
     `refused ${numberText(status.refusedTotal)}`,
     `dropped ${numberText(status.droppedTotal)}`,
     `completed ${numberText(status.completedTotal)}`,
-    `failed for good ${numberText(status.failedTotal)}`,
+    `failed permanently ${numberText(status.failedTotal)}`,
     `failed attempts ${numberText(status.failedAttemptsTotal)}`,
     ...(status.bypassedTotal > 0 ? [`past the meter ${numberText(status.bypassedTotal)}`] : []),
   ]

@@ -13,7 +13,7 @@ const DAY_MS = 86_400_000
 const REFUSALS = {
   memory: 'its memory is full',
   disk: 'its disk fails',
-  replicas: 'too few replicas are in step',
+  replicas: 'too few replicas are in sync',
 }
 const NEXT = 'sluice doctor says what to do'
 
@@ -40,7 +40,7 @@ function behind({ replicas = [] }: RedisState): RedisCondition | undefined {
   const apart = replicas.filter(({ state }) => state !== 'online').length
   const lagMs = Math.max(0, ...replicas.map((replica) => replica.lagMs))
   const parts = [
-    ...(apart === 0 ? [] : [`${countText(apart, 'replica')} not in step`]),
+    ...(apart === 0 ? [] : [`${countText(apart, 'replica')} not in sync`]),
     ...(lagMs < LAG_MS ? [] : [`one was last heard from ${formatDuration(lagMs)} ago`]),
   ]
   if (parts.length === 0) return undefined
@@ -59,8 +59,8 @@ function deleted({ refusesWrites }: RedisState, queues: readonly QueueStatus[]):
   return { name: 'Samples deleted', level: 'warning', text, next: '' }
 }
 
-/** `92 % of 64 MB`, rounded down: 100 % is full. */
+/** `92% of 64 MB`, rounded down: 100% is full. */
 function memoryText(memory: RedisMemory): string {
   const { usedBytes, maxBytes = usedBytes } = memory
-  return `${Math.floor(shareOf(memory) * 100)} % of ${bytesText(maxBytes)}`
+  return `${Math.floor(shareOf(memory) * 100)}% of ${bytesText(maxBytes)}`
 }

@@ -10,14 +10,14 @@ test('what of Redis needs a look, in the words of the page, with the next comman
   expect(textsOf({ memory: memory(57), replicas: [replica('online', 4000)] })).toEqual([])
   expect(textsOf({ memory: { usedBytes: 2 ** 40 } })).toEqual([])
   expect(textsOf({ memory: memory(58) })).toEqual([
-    'warning Memory: 90 % of 64 MB is used: when it is full, jobs are refused',
+    'warning Memory: 90% of 64 MB is used: when it is full, jobs are refused',
   ])
   expect(textsOf({ memory: memory(64), refusesWrites: 'memory' })).toEqual([
-    'error Writes refused: its memory is full (100 % of 64 MB): no job can be added',
+    'error Writes refused: its memory is full (100% of 64 MB): no job can be added',
   ])
   expect(textsOf({ refusesWrites: 'disk' })).toEqual(['error Writes refused: its disk fails: no job can be added'])
   expect(textsOf({ replicas: [replica('online', 9000), replica('wait_bgsave', 0)] })).toEqual([
-    'warning Replicas: 1 replica not in step, one was last heard from 9s ago: a failover would lose what it has not received',
+    'warning Replicas: 1 replica not in sync, one was last heard from 9s ago: a failover would lose what it has not received',
   ])
   const at = new Date('2026-03-01T17:30:00Z')
   const queue = (ms: number) => ({ at, samplesDeletedAt: new Date(at.getTime() - ms) }) as QueueStatus

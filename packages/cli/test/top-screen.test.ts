@@ -84,7 +84,7 @@ test.each([80, 140])('what needs a look stands above the tables at %i columns, t
   const lines = screen(columns, queues, { role: 'master', memory, refusesWrites: 'memory' })
   expect(widest(lines)).toBeLessThanOrEqual(columns)
   const [redis, first, second, none] = lines.slice(2)
-  expect(redis).toBe('Redis  Writes refused: its memory is full (100 % of 64 MB): no job can be added')
+  expect(redis).toBe('Redis  Writes refused: its memory is full (100% of 64 MB): no job can be added')
   expect(first).toMatch(/^sms {2}Bypassed: what is wrong with sms .*…$/)
   expect(second).toMatch(/^late {2}Starving: what is wrong with late .*…$/)
   expect(none).toBe('')

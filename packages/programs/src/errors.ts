@@ -40,7 +40,7 @@ export class DestinationRefusedError extends SluiceError {
     answer: string,
     cause: unknown,
   ) {
-    super(`${destination} refused the job for good (${code}): ${answer}`, { cause })
+    super(`${destination} refused the job permanently (${code}): ${answer}`, { cause })
   }
 }
 

@@ -118,7 +118,7 @@ describe('a reply of the server', () => {
     const { process } = await startSink({ respond: () => ({ code, message: 'no' }) })
     const error = await failureOf(process(jobOf(mail)))
     expect(error).toBeInstanceOf(UnrecoverableError)
-    expect(error.message).toMatch(new RegExp(`refused the job for good \\(${code}\\)`))
+    expect(error.message).toMatch(new RegExp(`refused the job permanently \\(${code}\\)`))
     expect(error.cause).toBeInstanceOf(DestinationRefusedError)
     expect(error.cause).toMatchObject({ code: `${code}` })
   })
@@ -148,7 +148,7 @@ describe('a server that speaks of the recipient', () => {
   test('is quoted without addresses where it refuses for good', async () => {
     const error = await refused("o'brien@example.org")
     expect(error.message).toMatch(
-      /^the SMTP server refused the job for good \(550\): .*: 550 5\.1\.1 <…>: user unknown; ask …$/,
+      /^the SMTP server refused the job permanently \(550\): .*: 550 5\.1\.1 <…>: user unknown; ask …$/,
     )
     expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('example.org')
   })

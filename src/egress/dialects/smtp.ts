@@ -125,7 +125,7 @@ const REPLIES: readonly SmtpReply[] = [
   },
   { name: 'refusal for now', matches: isTransient, asks: (why) => [retryJob(why)] },
   {
-    name: 'refusal for good',
+    name: 'permanent refusal',
     matches: (a) => ABOUT_THE_MESSAGE.has(a.code) && (a.status === undefined || isPermanent(a)),
     asks: (why) => [fatal(why)],
   },

@@ -47,7 +47,7 @@ export function tenantTable(tenants: readonly Tenant[], runs: readonly TenantRun
     String(addedAtMs.length),
     ...runs.flatMap((run) => {
       const { perSecond, share, longestWaitMs } = figuresOf(run, name, windowMs)
-      return [`${perSecond.toFixed(1)}/s`, `${(share * 100).toFixed(1)} %`, seconds(longestWaitMs)]
+      return [`${perSecond.toFixed(1)}/s`, `${(share * 100).toFixed(1)}%`, seconds(longestWaitMs)]
     }),
   ])
   const widths = names.map((_, i) => Math.max(...[names, ...rows].map((row) => row[i]!.length)))

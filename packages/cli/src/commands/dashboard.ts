@@ -19,7 +19,7 @@ NAME\` prints an entry) and a proxy that terminates TLS.
 
 Examples:
   $ sluice dashboard --allow-actions --by alice
-  $ sluice dashboard --redis-url redis://primary --read-url redis://replica
+  $ sluice dashboard --redis-url redis://master --read-url redis://replica
   $ sluice dashboard --host 0.0.0.0 --token-file tokens.json
   $ sluice dashboard --host 0.0.0.0 --trust-proxy 10.0.0.0/8 \\
       --trust-proxy-reason 'the proxy asks for a certificate'

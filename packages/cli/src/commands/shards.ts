@@ -100,7 +100,7 @@ function progressText(from: string, progress: MoveProgress): string {
 function holdText({ hold, nextDueAt }: MoveProgress): string[] {
   switch (hold) {
     case 'paused':
-      return ['it is paused, and does not run empty until that ends']
+      return ['it is paused, and does not drain until that ends']
     case 'workers':
       return ['shards with jobs have no live worker: start the workers of the old queue']
     case 'groups':

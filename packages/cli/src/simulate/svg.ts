@@ -88,7 +88,7 @@ function waitPanel(shapes: readonly PlottedShape[], place: Place): string[] {
 function ratePanel(shapes: readonly PlottedShape[], place: Place): string[] {
   const curves = shapes.map(({ series }) => series.rate)
   return panel(
-    { title: 'Rate in force (units a second)', ...place },
+    { title: 'Effective rate (units per second)', ...place },
     countMarks,
     (y) => curves.map((rate, i) => path(stepped(rate), place.x, y, `stroke="${colorOf(i)}"`)),
     highestOf(curves, 1e-6),

@@ -43,8 +43,8 @@ test.each([
 })
 
 test.each([
-  [1.02, 'warning', /^9\d % of maxmemory is used/],
-  [0.9, 'error', /^1\d\d % of maxmemory is used: writes are refused/],
+  [1.02, 'warning', /^9\d% of maxmemory is used/],
+  [0.9, 'error', /^1\d\d% of maxmemory is used: writes are refused/],
 ] as const)('memory of %s times what is used', async (times, level, message) => {
   const [, used] = /used_memory:(\d+)/.exec(await ward.admin.info('memory')) ?? []
   await ward.configure({ maxmemory: String(Math.round(Number(used) * times)) })

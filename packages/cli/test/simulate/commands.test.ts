@@ -45,7 +45,7 @@ test('the shape of a queue whose rate follows the clock is taken as it is', SLOW
   expect(shapes[0].longestQueue).toBeGreaterThan(55)
   expect(shapes[0].waitMs.max).toBeLessThan(35_000)
   const plot = await readFile(file, 'utf8')
-  expect(plot).toContain('Rate in force (units a second)')
+  expect(plot).toContain('Effective rate (units per second)')
   expect(plot).toContain('from Mon, 01 Jan 2024 00:00:00 GMT')
 })
 

@@ -70,8 +70,8 @@ describe('the plot', () => {
       [40, 0],
       [100, 0],
     ] as const
-    expect(drawn(fixed)).not.toContain('Rate in force')
-    expect(drawn(closes)).toContain('Rate in force (units a second)')
+    expect(drawn(fixed)).not.toContain('Effective rate')
+    expect(drawn(closes)).toContain('Effective rate (units per second)')
     // From its top down to its bottom, at two fifths of the width.
     expect(drawn(closes)).toMatch(/d="M76 (\d+(?:\.\d)?)L396 \1L396 (\d+)L876 \2/)
   })

@@ -88,12 +88,12 @@ describePage('the page while jobs flow', () => {
     const { page, errors } = await stage.open({ options: { connection, prefix }, query: `?queue=${queue.name}` })
     const card = page.getByRole('region', { name: 'Groups', exact: true })
     const row = card.getByRole('row', { name: /acme/ })
-    await row.getByText('75 %').waitFor()
+    await row.getByText('75%').waitFor()
     await row.getByText('paused by ann: unpaid').waitFor()
     await row.getByRole('button', { name: 'acme <b>' }).click()
     const dialog = page.getByRole('dialog', { name: 'Group acme <b>' })
     await dialog.getByText('Paused.').waitFor()
-    await dialog.getByText('3, 75 % of those of all groups').waitFor()
+    await dialog.getByText('3, 75% of those of all groups').waitFor()
     await dialog.getByRole('button', { name: first!.id as string, exact: true }).click()
     const explained = page.getByRole('dialog', { name: `Job ${first!.id}` })
     await explained.getByText('The pause of group acme <b> has held it').waitFor()
@@ -379,7 +379,7 @@ describePage('the page while jobs flow', () => {
     const row = (name: string) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) })
     await row(failing.name).getByText('Failing', { exact: true }).waitFor()
     const why = row(failing.name).getByText(
-      '100 % failed: connect ECONNREFUSED 10.0.0.5:25 (of 6 attempts in 5 min, 6 jobs',
+      '100% failed: connect ECONNREFUSED 10.0.0.5:25 (of 6 attempts in 5 min, 6 jobs',
     )
     await why.waitFor()
     await row(bypassed.name).getByText('Bypassed', { exact: true }).waitFor()
@@ -393,14 +393,14 @@ describePage('the page while jobs flow', () => {
     expect(await sentence.getAttribute('data-cause')).toBe('failed')
     expect(await page.getByText('about to take the next job').count()).toBe(0)
     await page.goto(`${url}?queue=${failing.name}`)
-    await page.getByText(/^100 % in 5 min; 6 in all, 6 jobs for good, 0 completed$/).waitFor()
+    await page.getByText(/^100% in 5 min; 6 in all, 6 jobs permanently, 0 completed$/).waitFor()
     await page
-      .getByText(/^100 % failed: connect ECONNREFUSED .*, 6 jobs for good\)\. No job waits\.$/)
+      .getByText(/^100% failed: connect ECONNREFUSED .*, 6 jobs permanently\)\. No job waits\.$/)
       .and(page.locator('[data-cause="failed"]'))
       .waitFor()
     await page.getByRole('tab', { name: /^Failed 6$/ }).click()
     const reasons = page.getByRole('list', { name: 'Reasons' }).getByRole('listitem')
-    await expect.poll(() => reasons.allTextContents()).toEqual(['connect ECONNREFUSED 10.0.0.5:256, 100 %'])
+    await expect.poll(() => reasons.allTextContents()).toEqual(['connect ECONNREFUSED 10.0.0.5:256, 100%'])
     await reasons.getByRole('button').click()
     expect(await page.getByLabel('Reason contains').inputValue()).toBe('connect ECONNREFUSED')
     await page.getByText('6 match', { exact: true }).waitFor()
@@ -540,13 +540,13 @@ describePage('the page while jobs flow', () => {
     const isNearlyFull = async () => {
       const used = Number(/^used_memory:(\d+)/m.exec(await admin.info('memory'))?.[1])
       await admin.config('SET', 'maxmemory', String(Math.round(used / 0.95)))
-      return header.getByText(/^Memory 9\d %$/).isVisible()
+      return header.getByText(/^Memory 9\d%$/).isVisible()
     }
     await expect.poll(isNearlyFull, { interval: 500 }).toBe(true)
     expect(await page.getByText('Redis refuses writes').isVisible()).toBe(false)
     await admin.config('SET', 'maxmemory', '1')
     await page
-      .getByText(/^Redis refuses writes: its memory is full \(\d+ % of 1 B\)\. No job can be added\.$/)
+      .getByText(/^Redis refuses writes: its memory is full \(\d+% of 1 B\)\. No job can be added\.$/)
       .waitFor()
     await header.getByText('Writes refused', { exact: true }).waitFor()
     await queue.backend.store.run('shed', [])

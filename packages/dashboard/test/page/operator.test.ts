@@ -240,7 +240,7 @@ describePage('an operator', () => {
     await now.getByText(/^No job has started yet: .* so far for the next of 1 that still wait\.$/).waitFor()
     await now
       .getByRole('listitem')
-      .filter({ hasText: /^Pause.*\(100 %\)$/ })
+      .filter({ hasText: /^Pause.*\(100%\)$/ })
       .waitFor()
   })
 })

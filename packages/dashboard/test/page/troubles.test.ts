@@ -20,7 +20,7 @@ const TROUBLES: readonly (readonly [queue: string, badge: string, why: RegExp])[
   [
     'receipts',
     'Failing',
-    /^100 % failed: connect ECONNREFUSED 10\.0\.0\.5:25 \(of 6 attempts in 5 min, 6 jobs for good\)$/,
+    /^100% failed: connect ECONNREFUSED 10\.0\.0\.5:25 \(of 6 attempts in 5 min, 6 jobs permanently\)$/,
   ],
   ['thumbnails', 'Not taken', /^1 worker, 1 of 1 places taken; the next job waits 2m/],
   ['webhooks', 'Full', /^new jobs are refused; group acme holds 3 of 3 places$/],
@@ -150,16 +150,16 @@ describePage('queues in trouble', () => {
 
     const used = Number(/used_memory:(\d+)/.exec(await admin.info('memory'))?.[1])
     await admin.config('SET', 'maxmemory', Math.ceil(used / 0.95))
-    await page.getByText(/^Memory 9\d %$/).waitFor()
+    await page.getByText(/^Memory 9\d%$/).waitFor()
     expect(await status()).toContainEqual(
-      expect.stringMatching(/^ {2}Memory: 9\d % of .* is used: when it is full, jobs/),
+      expect.stringMatching(/^ {2}Memory: 9\d% of .* is used: when it is full, jobs/),
     )
     await admin.config('SET', 'maxmemory', Math.ceil(used / 2))
     for (const one of [page, narrow.page]) {
-      await one.getByText(/^Redis refuses writes: its memory is full \(\d+ % of .*\)\. No job can be added\./).waitFor()
+      await one.getByText(/^Redis refuses writes: its memory is full \(\d+% of .*\)\. No job can be added\./).waitFor()
     }
     const full = await status()
-    expect(full[full.indexOf('Redis') + 1]).toMatch(/^ {2}Writes refused: its memory is full \(\d+ % of .*\): no job/)
+    expect(full[full.indexOf('Redis') + 1]).toMatch(/^ {2}Writes refused: its memory is full \(\d+% of .*\): no job/)
     await admin.config('SET', 'maxmemory', 0)
     expect([...errors, ...narrow.errors]).toEqual([])
   })

@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000
 const REFUSALS = {
   memory: 'its memory is full',
   disk: 'its disk fails',
-  replicas: 'too few replicas are in step',
+  replicas: 'too few replicas are in sync',
 }
 
 /**
@@ -43,7 +43,7 @@ function memoryText({ usedBytes, maxBytes }) {
 
 /** @param {number} share rounded down: 100 % is full */
 function percent(share) {
-  return `${Math.floor(share * 100)} %`
+  return `${Math.floor(share * 100)}%`
 }
 
 /** @param {NonNullable<Redis['replicas']>} replicas */
@@ -83,7 +83,7 @@ export function redisBadges({ role, lagMs, memory, replicas = [], refusesWrites 
     },
     apart > 0 && {
       kind: 'feedback',
-      label: `${plural(apart, 'replica')} not in step`,
+      label: `${plural(apart, 'replica')} not in sync`,
       title: 'still loading, or cut off',
     },
     deleted !== '' &&

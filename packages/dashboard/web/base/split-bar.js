@@ -28,7 +28,7 @@ export class SplitBar {
       const share = whole > 0 ? parts[cause] / whole : 0
       shown.segment.style.flexGrow = share.toFixed(4)
       shown.item.hidden = share === 0
-      shown.value.textContent = `${duration(parts[cause])} (${(share * 100).toFixed(0)} %)`
+      shown.value.textContent = `${duration(parts[cause])} (${(share * 100).toFixed(0)}%)`
     }
   }
 }

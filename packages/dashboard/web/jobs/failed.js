@@ -111,7 +111,7 @@ export class Failed {
  */
 function reasonRow({ reason, count: jobs }, searched, onclick) {
   const title = 'Show only these'
-  const share = `${Math.round((jobs * 100) / searched)} %`
+  const share = `${Math.round((jobs * 100) / searched)}%`
   return h(
     'li',
     {},

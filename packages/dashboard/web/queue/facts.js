@@ -86,7 +86,7 @@ function departuresNote(queue, flow) {
 function useOfRate(queue, flow) {
   const units = unitsPerSecond(queue.rate)
   if (!flow || units === undefined) return `${count(queue.departedTotal)} in all`
-  return `${number((flow.departures * queue.meanCost * 100) / units)} % of the rate`
+  return `${number((flow.departures * queue.meanCost * 100) / units)}% of the rate`
 }
 
 /**
@@ -102,8 +102,8 @@ function refusedNote({ refusedTotal, droppedTotal, shadowRefusedTotal }, flow) {
 
 /** @param {Queue} queue */
 function failedNote({ failing, completedTotal, failedTotal, failedAttemptsTotal }) {
-  const share = failing === undefined ? '' : `${Math.round(failing.share * 100)} % in 5 min; `
-  const jobs = `${plural(failedTotal, 'job')} for good, ${count(completedTotal)} completed`
+  const share = failing === undefined ? '' : `${Math.round(failing.share * 100)}% in 5 min; `
+  const jobs = `${plural(failedTotal, 'job')} permanently, ${count(completedTotal)} completed`
   return `${share}${count(failedAttemptsTotal)} in all, ${jobs}`
 }
 

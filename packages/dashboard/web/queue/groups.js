@@ -129,7 +129,7 @@ function groupColumns(open) {
     },
     { label: 'Status', text: statusText },
     { label: 'Waiting', isNumber: true, text: ({ waiting }) => count(waiting) },
-    { label: 'Share', isNumber: true, text: ({ share }) => `${number(Math.round(share * 1000) / 10)} %` },
+    { label: 'Share', isNumber: true, text: ({ share }) => `${number(Math.round(share * 1000) / 10)}%` },
     { label: 'Running', isNumber: true, text: ({ active }) => (active === undefined ? NONE : count(active)) },
     { label: 'Head age', isNumber: true, text: ({ headAgeMs }) => duration(headAgeMs) },
     { label: 'Rate', text: ({ inForce }) => rateText(inForce.rate) },
@@ -196,7 +196,7 @@ function placesText({ waiting, delayed, bound }) {
 function factsOf(group) {
   const { waiting, active, share, headAgeMs, inForce, overrides, holders } = group
   return /** @type {[string, string][]} */ ([
-    ['Waiting', `${count(waiting)}, ${number(Math.round(share * 1000) / 10)} % of those of all groups`],
+    ['Waiting', `${count(waiting)}, ${number(Math.round(share * 1000) / 10)}% of those of all groups`],
     ['Places', placesText(group)],
     ['Running', active === undefined ? 'not counted' : count(active)],
     ['Head age', duration(headAgeMs)],

@@ -34,7 +34,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
     lines: [
       { label: 'Completed', color: '--c-departures', kind: 'line', values: ({ completed }) => completed },
       { label: 'Failed attempts', color: '--c-refused', kind: 'area', values: ({ failedAttempts }) => failedAttempts },
-      { label: 'Failed for good', color: '--c-dropped', kind: 'line', values: ({ failed }) => failed },
+      { label: 'Failed permanently', color: '--c-dropped', kind: 'line', values: ({ failed }) => failed },
     ],
   },
   {
@@ -68,7 +68,7 @@ export const QUEUE_CHARTS = /** @satisfies {readonly ChartTerms[]} */ ([
   {
     id: 'chart-held',
     title: 'What held the next job',
-    format: (value) => (value === null || value === undefined ? '–' : `${Math.round(value * 100)} %`),
+    format: (value) => (value === null || value === undefined ? '–' : `${Math.round(value * 100)}%`),
     height: 150,
     most: 1,
     lines: CAUSES.map(({ label, color }, i) => ({

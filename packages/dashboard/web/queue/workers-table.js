@@ -27,7 +27,7 @@ export function workersTable() {
       {
         label: 'Event loop',
         isNumber: true,
-        text: ({ loopUtilisation }) => `${number(Math.round(loopUtilisation * 100))} %`,
+        text: ({ loopUtilisation }) => `${number(Math.round(loopUtilisation * 100))}%`,
       },
       { label: 'Since', text: ({ startedAt }) => time(startedAt) },
     ]),

@@ -151,7 +151,7 @@ function keysTerms({ limitName }: TooManyKeysError): Terms {
   return {
     status: 503,
     kind: 'temporary-reduced-capacity',
-    detail: `Limit "${limitName}" has as many keys in use as it may have.`,
+    detail: `Limit "${limitName}" already has its maximum number of keys in use.`,
     retryAfterMs: KEYS_RETRY_MS,
     violatedPolicies: [limitName],
   }

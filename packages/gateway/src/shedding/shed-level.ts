@@ -91,7 +91,7 @@ export class ShedLevel {
     const percent = Math.max(1, Math.round(share * 100))
     return {
       retryAfterMs: Math.min(MAX_RETRY_AFTER_MS, Math.max(MIN_RETRY_AFTER_MS, untilMs)),
-      detail: `the load is too high: ${percent} % of the callers of class "${className}" are turned away`,
+      detail: `the load is too high: ${percent}% of the callers of class "${className}" are turned away`,
     }
   }
 

@@ -67,7 +67,7 @@ test('a caller is told when the level can be below its place, at least a second 
   expect(retryAfterMs).toBeGreaterThanOrEqual(1000)
   expect(retryAfterMs).toBeLessThanOrEqual(10_000)
   expect(Number(headers['retry-after']) * 1000).toBeGreaterThanOrEqual(retryAfterMs)
-  expect(detail).toBe('the load is too high: 100 % of the callers of class "sheddable" are turned away')
+  expect(detail).toBe('the load is too high: 100% of the callers of class "sheddable" are turned away')
   const slow = held({ shedStep: 1, restoreStep: 0.0001, key: () => undefined })
   slow.pass(2000, 1)
   const told = JSON.parse(responseOf(slow.shedder.enter(of('sheddable'))).body as string)

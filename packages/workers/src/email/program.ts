@@ -22,7 +22,7 @@ const emailTable = {
   },
   allowMultipleRecipients: {
     variable: 'ALLOW_MULTIPLE_RECIPIENTS',
-    expected: 'true or false: whether to and cc may hold several addresses',
+    expected: 'true or false: whether to and cc may contain several addresses',
     schema: yesOrNo,
     fallback: 'false',
   },

@@ -81,7 +81,7 @@ async function libraryFindings(findings: Findings, { client }: Examined, own: Li
   return [
     ...forged.map(({ name }) =>
       findings.error(
-        `the library ${name} was replaced by another text: its functions run with the rights of every program that calls them`,
+        `the library ${name} contains other code than its name says: its functions run with the rights of every program that calls them`,
         `find out who may load functions (docs/security.md), then sluice functions delete ${name} --force`,
       ),
     ),

@@ -23,15 +23,15 @@ function replicaFinding(findings: Findings, info: InfoFields): Finding {
 function masterFindings(findings: Findings, info: InfoFields): Finding[] {
   const { replicas = [], refusesWrites } = readRedisState(info)
   if (refusesWrites === 'replicas') {
-    const remedy = 'start replicas, or look at their network and load: until one is in step, no job is taken'
-    return [findings.error('writes are refused: no replica is in step, and min-replicas-to-write needs one', remedy)]
+    const remedy = 'start replicas, or look at their network and load: until one is in sync, no job is taken'
+    return [findings.error('writes are refused: no replica is in sync, and min-replicas-to-write needs one', remedy)]
   }
-  if (replicas.length === 0) return [findings.ok('a primary without replicas: if it is lost, so is its data')]
+  if (replicas.length === 0) return [findings.ok('a master without replicas: if it is lost, so is its data')]
   const found = replicas.flatMap(({ address, state, lagMs }) => {
     if (state !== 'online') {
       return [
         findings.warning(
-          `replica ${address} is not in step yet (${state})`,
+          `replica ${address} is not in sync yet (${state})`,
           'wait until it is online, or check its log',
         ),
       ]
@@ -46,10 +46,10 @@ function masterFindings(findings: Findings, info: InfoFields): Finding[] {
       'CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1 (its default is 10 s), and the same in redis.conf'
     found.push(
       findings.warning(
-        'a primary that is cut off from its replicas keeps taking jobs, and a failover loses them',
+        'a master that is cut off from its replicas keeps taking jobs, and a failover loses them',
         remedy,
       ),
     )
   }
-  return found.length > 0 ? found : [findings.ok(`a primary with ${countText(replicas.length, 'replica')} in step`)]
+  return found.length > 0 ? found : [findings.ok(`a master with ${countText(replicas.length, 'replica')} in sync`)]
 }

@@ -35,7 +35,8 @@ export function auditLimit(given: QueueLimit, charges: readonly Charge[]): Limit
   const { algorithm = 'gcra', name, mode = 'enforce', shared } = limit
   const departures = charges.filter(({ isSettled }) => !isSettled)
   const found = { name, algorithm, departures: departures.length }
-  if (mode !== 'enforce') return { ...found, worst: undefined, broken: false, note: `mode ${mode}: it holds nothing back` }
+  if (mode !== 'enforce')
+    return { ...found, worst: undefined, broken: false, note: `mode ${mode}: it holds nothing back` }
   if (algorithm === 'concurrency') {
     return { ...found, worst: undefined, broken: false, note: 'not checked: departures do not tell when jobs end' }
   }

@@ -41,10 +41,10 @@ export interface ConcurrencyState {
   readonly until: Date | undefined
 }
 
-/** `10 declared, 1 in force (feedback, until 2026-11-22T21:05:00.000Z)`; if both are the same, `10 (declared)`. */
+/** `10 declared, 1 effective (feedback, until 2026-11-22T21:05:00.000Z)`; if both are the same, `10 (declared)`. */
 export function concurrencyText({ set, inForce, cause, until }: ConcurrencyState): string {
   const why = `(${cause}${until ? `, until ${until.toISOString()}` : ''})`
-  return set === inForce ? `${inForce} ${why}` : `${set ?? 'none'} declared, ${inForce} in force ${why}`
+  return set === inForce ? `${inForce} ${why}` : `${set ?? 'none'} declared, ${inForce} effective ${why}`
 }
 
 /** The state of a queue's meter at one moment of Redis's clock. */

@@ -78,7 +78,9 @@ test('throttled for giveUpAfterMs since it first started, the job fails, and say
   await failed.reach(1)
   const [first, last] = [departed.all[0]!, departed.all.at(-1)!]
   expect(calls()).toBeGreaterThan(1)
-  expect(failed.all[0]!.failedReason).toBe(`told (given up after 50ms: throttled ${calls()} times, most recently for 429)`)
+  expect(failed.all[0]!.failedReason).toBe(
+    `told (given up after 50ms: throttled ${calls()} times, most recently for 429)`,
+  )
   expect(failed.all[0]!.finishedOn! - first.departedAtUs / 1000).toBeGreaterThanOrEqual(49)
   // The one before was within the time.
   const before = departed.all.at(-2)!

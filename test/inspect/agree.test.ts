@@ -203,7 +203,7 @@ function expectWords({ before, detail, table }: Views): void {
   expect(table.includes(' over)')).toBe(over)
   if (concurrency && concurrency.set !== concurrency.inForce) {
     const why = concurrency.until ? `feedback, until ${concurrency.until.toISOString()}` : 'stock queue'
-    expect(detail).toContain(`${concurrency.set ?? 'none'} declared, ${concurrency.inForce} in force (${why})`)
+    expect(detail).toContain(`${concurrency.set ?? 'none'} declared, ${concurrency.inForce} effective (${why})`)
   }
   if (workers.length > 0) expect(detail).toMatch(/clock err .*\n.* 2\.5ms /)
   // Nothing is held by "—" beside jobs that wait for something.

@@ -53,9 +53,7 @@ test('attempts that fail, with their share and the most frequent reason', () => 
     ...{ name: 'Failing', level: 'error', next: "sluice jobs failed 'a queue' has the jobs that failed, and why" },
     text: '50% failed: no route (of 1,250 attempts in 5 min, 1 job permanently)',
   })
-  expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe(
-    '50% failed (of 1,250 attempts in 5 min)',
-  )
+  expect(only({ failing: { ...failing, failed: 0, reasons: [] } }).text).toBe('50% failed (of 1,250 attempts in 5 min)')
 })
 
 test('starts past the meter, with the clients that may have made them', () => {

@@ -152,8 +152,8 @@ test('the concurrency in force is told with its cause and its end, and what was 
   const until = new Date('2026-11-22T21:05:00Z')
   expect(concurrencyText(state)).toBe('10 (declared)')
   expect(concurrencyText({ ...state, cause: 'override', until })).toBe('10 (override, until 2026-11-22T21:05:00.000Z)')
-  expect(concurrencyText({ ...state, inForce: 1, cause: 'feedback' })).toBe('10 declared, 1 in force (feedback)')
+  expect(concurrencyText({ ...state, inForce: 1, cause: 'feedback' })).toBe('10 declared, 1 effective (feedback)')
   expect(concurrencyText({ ...state, set: undefined, inForce: 1, cause: 'feedback' })).toBe(
-    'none declared, 1 in force (feedback)',
+    'none declared, 1 effective (feedback)',
   )
 })

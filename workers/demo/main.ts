@@ -69,7 +69,8 @@ function notes(columns: readonly ReportColumn[], ours: RunResult, theirs: RunRes
   if (theirs) lines.push("BullMQ's limiter grants no departure times: its starts are measured instead.")
   if (ours.sentAway > 0)
     lines.push(`Mails answered with 451 (try again later) on purpose, once each: ${ours.sentAway}.`)
-  if (ours.failures.length > 0) lines.push(`Failed permanently:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
+  if (ours.failures.length > 0)
+    lines.push(`Failed permanently:\n${ours.failures.map((line) => `  ${line}`).join('\n')}`)
   return lines
 }
 

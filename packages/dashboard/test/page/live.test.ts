@@ -545,9 +545,7 @@ describePage('the page while jobs flow', () => {
     await expect.poll(isNearlyFull, { interval: 500 }).toBe(true)
     expect(await page.getByText('Redis refuses writes').isVisible()).toBe(false)
     await admin.config('SET', 'maxmemory', '1')
-    await page
-      .getByText(/^Redis refuses writes: its memory is full \(\d+% of 1 B\)\. No job can be added\.$/)
-      .waitFor()
+    await page.getByText(/^Redis refuses writes: its memory is full \(\d+% of 1 B\)\. No job can be added\.$/).waitFor()
     await header.getByText('Writes refused', { exact: true }).waitFor()
     await queue.backend.store.run('shed', [])
     await page.getByText(/No job can be added\. Samples were deleted at \d\d:\d\d to free memory\.$/).waitFor()

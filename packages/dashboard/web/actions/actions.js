@@ -49,7 +49,7 @@ const CHANGES = [
       const select = h('select', { id: 'action-mode' }, ...options)
       return {
         title: 'Mode',
-        note: 'Whether the shape is in force.',
+        note: 'Whether the shape is enforced.',
         button: 'Change',
         done: 'The mode is changed.',
         fields: [field('Mode', select)],

@@ -12,18 +12,18 @@ const FIELDS = /** @type {const} */ ([
   {
     name: 'rate',
     label: 'Rate',
-    note: '10/s or 1000/min, within the rate of the queue. Empty: only that of the queue.',
+    note: '10/s or 1000/min, within the rate of the queue. Empty: only the rate of the queue.',
   },
   { name: 'burst', label: 'Burst', note: 'Units that may leave back to back after idling.' },
   {
     ...{ name: 'concurrency', label: 'Concurrency', isText: true },
-    note: 'Jobs that may run at once, or a share of those of the queue: 25%. Empty: only the limit of the queue.',
+    note: 'Jobs that may run at once, or a share of the queue concurrency: 25%. Empty: only the limit of the queue.',
   },
   { name: 'capacity', label: 'Capacity', note: 'Jobs that may wait. Empty: only the limit of the queue.' },
-  { name: 'weight', label: 'Weight', note: 'Its part of the rate, relative to other groups with jobs.', min: 0.001 },
+  { name: 'weight', label: 'Weight', note: 'Its share of the rate, relative to other groups with jobs.', min: 0.001 },
   {
     ...{ name: 'order', label: 'Order', options: ['strict'] },
-    note: 'Strict: while one of its jobs runs or comes again, no other starts.',
+    note: 'Strict: while one of its jobs runs or will be retried, no other starts.',
   },
 ])
 
@@ -79,7 +79,7 @@ const CHANGES = [
     isFor: ({ overrides }) => HOLDS.some((hold) => overrides[hold] !== undefined),
     dialog: ({ id: group }) => ({
       title: `Resume group ${group}`,
-      note: 'Lifts the pause of the group, and what answers of the downstream hold. Its jobs leave again at its rate.',
+      note: 'Lifts the pause of the group, and any hold by feedback. Its jobs leave again at its rate.',
       button: 'Resume',
       done: 'The group is resumed.',
       action: () => ({ action: 'resumeGroup', group }),

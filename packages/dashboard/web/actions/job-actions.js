@@ -45,7 +45,7 @@ const CHANGES = /** @type {const} */ ([
     title: 'Cancel job',
     button: 'Cancel job',
     action: 'cancelJob',
-    note: 'Fails the job with this reason. If it runs, its worker aborts it; it is not retried.',
+    note: 'Fails the job with this reason. If it is running, its worker aborts it; it is not retried.',
     done: 'The job is cancelled.',
   },
 ])

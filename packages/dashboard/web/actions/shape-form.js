@@ -5,11 +5,15 @@ const FIELDS = /** @type {const} */ ([
   { name: 'rate', label: 'Rate', note: '50/s, 1000/min or 100/15min. Empty: jobs are not paced.' },
   { name: 'burst', label: 'Burst', note: 'Units that may leave back to back after idling.' },
   { name: 'capacity', label: 'Capacity', note: 'Jobs that may wait. Empty: no limit.' },
-  { name: 'concurrency', label: 'Concurrency', note: 'Jobs that may run at once, over all workers. Empty: no limit.' },
+  {
+    name: 'concurrency',
+    label: 'Concurrency',
+    note: 'Jobs that may run at once, across all workers. Empty: no limit.',
+  },
   {
     name: 'keepFree',
     label: 'Keep free',
-    note: 'Of the concurrency, places for groups of which no job runs. Empty: none.',
+    note: 'Places of the concurrency kept for groups with no running job. Empty: none.',
   },
   {
     name: 'rampUp',

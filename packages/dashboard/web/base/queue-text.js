@@ -69,14 +69,14 @@ export function rateNow(queue) {
 
 /**
  * @param {Pick<Queue, 'concurrency'>} queue
- * @returns {string} `10 declared, 1 in force (feedback, until 21:05)`; where both are the same, the number alone
+ * @returns {string} `10 declared, 1 effective (feedback, until 21:05)`; where both are the same, the number alone
  */
 export function concurrencyText({ concurrency }) {
   if (concurrency === undefined) return 'no limit'
   const { set, inForce, cause, until } = concurrency
   if (set === inForce) return count(inForce)
   const why = `${cause}${until === undefined ? '' : `, until ${time(until)}`}`
-  return `${set === undefined ? 'none' : count(set)} declared, ${count(inForce)} in force (${why})`
+  return `${set === undefined ? 'none' : count(set)} declared, ${count(inForce)} effective (${why})`
 }
 
 /**

@@ -74,7 +74,7 @@ export function redisBadges({ role, lagMs, memory, replicas = [], refusesWrites 
     role === 'replica' && {
       kind: 'plain',
       label: `replica, ${lagMs === undefined ? 'lag unknown' : `${duration(lagMs)} behind`}`,
-      title: 'the data is that of a replica',
+      title: 'the data comes from a replica',
     },
     isLate && {
       kind: 'feedback',

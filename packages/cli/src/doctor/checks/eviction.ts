@@ -26,8 +26,7 @@ function memoryFinding(findings: Findings, memory: RedisMemory): Finding {
   const share = shareOf(memory)
   const remedy = 'raise maxmemory, lower the capacity of queues, or keep fewer finished jobs (removeOnComplete)'
   const percent = Math.floor(share * 100)
-  if (share >= 1)
-    return findings.error(`${percent}% of maxmemory is used: writes are refused, and so are adds`, remedy)
+  if (share >= 1) return findings.error(`${percent}% of maxmemory is used: writes are refused, and so are adds`, remedy)
   if (share < HIGH_MEMORY) return findings.ok('maxmemory-policy is noeviction')
   return findings.warning(`${percent}% of maxmemory is used: adds are refused when it is full`, remedy)
 }

@@ -91,7 +91,7 @@ test.each([...Object.keys(CLOCKED), 'moveToActive', 'moveToFinished'])(
 test('a further script that delays jobs is refused', () => {
   const { lua, numberOfKeys } = installed.scripts.get('changeDelay') as BullmqScript
   const error = refused(fabricated((scripts) => scripts.set('delayManyJobs', { lua, numberOfKeys })))
-  expect(error.message).toContain('delayManyJobs holds')
+  expect(error.message).toContain('delayManyJobs also contains')
 })
 
 test('a further script that starts jobs is refused', () => {

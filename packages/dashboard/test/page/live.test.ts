@@ -388,7 +388,7 @@ describePage('the page while jobs flow', () => {
     expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true)
     await page.goto(`${url}?queue=${bypassed.name}`)
     const facts = page.getByRole('region', { name: 'Now' })
-    const sentence = facts.getByText(/^6\.7\/s start past the meter, .*: the rate does not hold\./)
+    const sentence = facts.getByText(/^6\.7\/s start past the meter, .*: the rate may be exceeded\./)
     await sentence.waitFor()
     expect(await sentence.getAttribute('data-cause')).toBe('failed')
     expect(await page.getByText('about to take the next job').count()).toBe(0)

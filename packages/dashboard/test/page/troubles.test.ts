@@ -16,7 +16,7 @@ const prefix = 'operated'
 /** What is wrong with which queue, in the order in which they need a look; then those that are well. */
 const TROUBLES: readonly (readonly [queue: string, badge: string, why: RegExp])[] = [
   ['invoices', 'No worker', /^3 jobs wait, and no worker has reported$/],
-  ['sms', 'Bypassed', /start past the meter.*: the rate does not hold$/],
+  ['sms', 'Bypassed', /start past the meter.*: the rate may be exceeded$/],
   [
     'receipts',
     'Failing',

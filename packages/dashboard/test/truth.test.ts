@@ -154,7 +154,7 @@ function checkPage(status: QueueStatus): void {
   }
   const { concurrency, feedback } = status
   if (concurrency && feedback?.concurrency !== undefined && concurrency.inForce < (concurrency.set ?? 9)) {
-    expect(concurrencyText(page)).toMatch(/declared, \d in force \(feedback/)
+    expect(concurrencyText(page)).toMatch(/declared, \d effective \(feedback/)
     expect(feedbackText(page)).toContain(`at most ${feedback.concurrency} job`)
   }
   expect(oldestText(page) === '' || (status.oldestAgeMs ?? 0) > (status.headAgeMs ?? 0)).toBe(true)

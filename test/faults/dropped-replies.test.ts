@@ -708,27 +708,13 @@ test.each(CHANGED)(
   },
 )
 
-test.each<[title: string, pause: (queue: ShapedQueue) => Promise<unknown>]>([
-  ['until a time', (queue) => queue.pauseUntil(Date.now() + 600_000, BY)],
-  ['for a time', (queue) => queue.rateLimit(600_000)],
-])('a pause %s that is sent again after its end was set does not begin anew', async (...[, pause]) => {
-  const { proxy, queue, other } = await behindProxy('paused', { rate: '1/s' })
-  await other.waitUntilReady()
-  const dropped = proxy.dropReplyOf(runs('pause-meter'))
-  const pausing = pause(queue)
-  await dropped
-  await proxy.refuse()
-  await other.clearPause(BY)
-  await proxy.resume()
-  await pausing
-  expect(await redis.client().hget(other.toKey('meta:shape'), 'pausedUntil')).toBe(null)
-})
-
 const inAnHour = Date.now() + 3_600_000
 
 test.each<
-  [title: string, before: (queue: ShapedQueue) => Promise<unknown>, again: (queue: ShapedQueue) => Promise<unknown>]
+  [title: string, before: (queue: ShapedQueue) => Promise<unknown>, pause: (queue: ShapedQueue) => Promise<unknown>]
 >([
+  ['until a time', (queue) => queue.waitUntilReady(), (queue) => queue.pauseUntil(inAnHour, BY)],
+  ['for a time', (queue) => queue.waitUntilReady(), (queue) => queue.rateLimit(600_000)],
   [
     'until a time, beside a longer one,',
     (queue) => queue.pauseUntil(inAnHour, { by: 'another', reason: 'another' }),
@@ -740,11 +726,11 @@ test.each<
     (queue) => queue.pauseUntil(inAnHour, BY),
   ],
   ['for a time, for the second time,', (queue) => queue.rateLimit(600_000), (queue) => queue.rateLimit(600_000)],
-])('a pause %s that is sent again after its end was set does not begin anew', async (...[, before, again]) => {
+])('a pause %s that is sent again after its end was set does not begin anew', async (...[, before, pause]) => {
   const { proxy, queue, other } = await behindProxy('paused', { rate: '1/s' })
   await before(other)
   const dropped = proxy.dropReplyOf(runs('pause-meter'))
-  const pausing = again(queue)
+  const pausing = pause(queue)
   await dropped
   await proxy.refuse()
   await other.clearPause(BY)

@@ -167,16 +167,16 @@ class Move {
 
   async #run(): Promise<MoveResult> {
     const { obliterate = false } = this.#options
-    if (obliterate && (await this.#within(() => this.#isRemoved()))) {
-      await this.#within(() => this.#from.obliterate())
+    if (obliterate && (await this.#time.run(() => this.#isRemoved()))) {
+      await this.#time.run(() => this.#from.obliterate())
       return { ...this.#carried, resumed: true, obliterated: true, failed: 0, deadLetters: [] }
     }
-    const begun = await this.#within(() => this.#begin())
+    const begun = await this.#time.run(() => this.#begin())
     if (begun.phase === 'draining') this.#newQueue = 'stays paused, if the move has paused it'
     if (begun.phase !== 'done') await this.#moveOn(begun)
-    const found = await this.#within(() => this.#look())
-    const deadLetters = await this.#within(() => lettersOf(this.#from))
-    if (obliterate) await this.#within(() => this.#obliterate(found))
+    const found = await this.#time.run(() => this.#look())
+    const deadLetters = await this.#time.run(() => lettersOf(this.#from))
+    if (obliterate) await this.#time.run(() => this.#obliterate(found))
     const failed = found.shards.reduce((sum, one) => sum + one.failedKept, 0)
     return { ...this.#carried, resumed: !begun.wasPaused, obliterated: obliterate, failed, deadLetters }
   }
@@ -184,13 +184,13 @@ class Move {
   async #moveOn(begun: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
     if (begun.phase === 'resuming') return this.#resume(begun)
-    await this.#within(() => this.#record.reach(begun.number, 'draining'))
-    if (!begun.wasPaused) await this.#within(() => this.#to.pause({ by, reason }))
-    await this.#within(() => this.#record.dropRest())
-    if (!begun.isCopied) await this.#within(() => this.#copy(begun))
+    await this.#time.run(() => this.#record.reach(begun.number, 'draining'))
+    if (!begun.wasPaused) await this.#time.run(() => this.#to.pause({ by, reason }))
+    await this.#time.run(() => this.#record.dropRest())
+    if (!begun.isCopied) await this.#time.run(() => this.#copy(begun))
     if (!(await this.#drain(begun))) return
     // Not later: once jobs leave the new queue, its own feedback counts.
-    await this.#within(() => copyHolds(this.#from, this.#to, by))
+    await this.#time.run(() => copyHolds(this.#from, this.#to, by))
     // The pause may have come after another call's resume, so a new queue that is still held is resumed in any case.
     await this.#resume(begun)
   }
@@ -251,11 +251,11 @@ class Move {
   }
 
   async #rest(begun: RecordedMove, seen: Look): Promise<Look | 'ended'> {
-    const restMs = await this.#within(() => restMsOf(this.#from, this.#to))
+    const restMs = await this.#time.run(() => restMsOf(this.#from, this.#to))
     this.#report({ ...seen, schedulers: 0, phase: 'resting', restMs })
     await this.#time.sleep(restMs)
-    const now = await this.#within(() => this.#look())
-    return (await this.#within(() => this.#isHeld(begun))) ? now : 'ended'
+    const now = await this.#time.run(() => this.#look())
+    return (await this.#time.run(() => this.#isHeld(begun))) ? now : 'ended'
   }
 
   /** Undefined if another call has ended the move. */
@@ -270,10 +270,10 @@ class Move {
   }
 
   async #step(begun: RecordedMove): Promise<(Look & { readonly schedulers: number }) | 'ended'> {
-    if (!(await this.#within(() => this.#isHeld(begun)))) return 'ended'
-    const { moved, left } = await this.#within(() => moveSchedulers(this.#from, this.#to, this.#record))
+    if (!(await this.#time.run(() => this.#isHeld(begun)))) return 'ended'
+    const { moved, left } = await this.#time.run(() => moveSchedulers(this.#from, this.#to, this.#record))
     this.#carried.schedulers += moved
-    return { ...(await this.#within(() => this.#look())), schedulers: left }
+    return { ...(await this.#time.run(() => this.#look())), schedulers: left }
   }
 
   /**
@@ -326,10 +326,6 @@ class Move {
     })
   }
 
-  #within<T>(step: () => Promise<T>): Promise<T> {
-    return this.#time.run(step)
-  }
-
   #late(timeoutMs: number): MoveError {
     return new MoveError(
       this.#from.name,
@@ -341,10 +337,10 @@ class Move {
 
   async #resume({ number, wasPaused }: RecordedMove): Promise<void> {
     const { by, reason } = this.#options
-    await this.#within(() => this.#record.reach(number, 'resuming'))
+    await this.#time.run(() => this.#record.reach(number, 'resuming'))
     this.#newQueue = 'may be resumed already'
-    if (!wasPaused) await this.#within(() => this.#to.resume({ by, reason }))
-    await this.#within(() => this.#record.reach(number, 'done'))
+    if (!wasPaused) await this.#time.run(() => this.#to.resume({ by, reason }))
+    await this.#time.run(() => this.#record.reach(number, 'done'))
   }
 
   /** @throws MoveError if it has jobs or workers */

@@ -82,7 +82,7 @@ export class QueueChanges {
       await change(queue, action, who.by)
     }
     const { connection, prefix } = this.#options
-    const shards = await this.#shardsOf(queueName)
+    const shards = await this.#options.inspector.shardsOf(queueName)
     if (shards === 0) return this.#with(queueName, act)
     const { ShardedQueue } = await import('sluice/sharding')
     const terms = { connection: writingConnection(connection), prefix, skipMetasUpdate: true, shards }
@@ -95,13 +95,9 @@ export class QueueChanges {
     }
   }
 
-  #shardsOf(queueName: string): Promise<number> {
-    return this.#options.inspector.shardsOf(queueName)
-  }
-
   /** @throws ProblemError 422 for a sharded queue */
   async #checkWhole(queueName: string): Promise<void> {
-    const shards = await this.#shardsOf(queueName)
+    const shards = await this.#options.inspector.shardsOf(queueName)
     if (shards === 0) return
     const detail = `a queue with ${shards} shards cannot be changed in this way: do it in each shard, by its own prefix`
     throw new ProblemError(422, detail)

@@ -1,25 +1,13 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { InvalidLimitError, type TierRule } from '../../src/limits/index.ts'
 import { useRedis } from '../support/redis.ts'
-import { countAllowed, redisTime, times, useLimiters } from './support/limiters.ts'
+import { countAllowed, redisTime, stopClock, times, useLimiters } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
-const { client, limiter } = useLimiters(redis)
+const { client, limiter, sentBy } = useLimiters(redis)
 
-// Only the monotonic clock stands still: Redis and timers go on.
-beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
+beforeEach(stopClock)
 afterEach(() => vi.useRealTimers())
-
-/** The commands that an action sends. */
-async function sentBy(act: () => Promise<unknown>): Promise<number> {
-  const send = vi.spyOn(client, 'sendCommand')
-  try {
-    await act()
-    return send.mock.calls.length
-  } finally {
-    send.mockRestore()
-  }
-}
 
 test('row 21: a local bucket in front of the global one', async () => {
   const global = { name: 'both', rate: '100/h', burst: 100 } as const

@@ -3,28 +3,12 @@ import { createLimiter, LimiterUnavailableError } from '../../src/limits/index.t
 import { startProxy } from '../support/proxy.ts'
 import { connectionOptions, useRedis } from '../support/redis.ts'
 import { RunningTime } from '../support/running-time.ts'
-import { countAllowed, times, useLimiters } from './support/limiters.ts'
+import { countAllowed, stopClock, times, useLimiters } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
-const { client, limiter } = useLimiters(redis)
+const { limiter, sentBy } = useLimiters(redis)
 
 afterEach(() => vi.useRealTimers())
-
-/** Only the monotonic clock stands still: Redis and timers go on. */
-function stopClock(): void {
-  vi.useFakeTimers({ toFake: ['performance'] })
-}
-
-/** The commands that an action sends. */
-async function sentBy(act: () => Promise<unknown>): Promise<number> {
-  const send = vi.spyOn(client, 'sendCommand')
-  try {
-    await act()
-    return send.mock.calls.length
-  } finally {
-    send.mockRestore()
-  }
-}
 
 test('one lease answers many takes, in their order, while it is under way and after', async () => {
   stopClock()

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, tes
 import { CostTooHighError, createLimiter, InvalidLimitError, type LimiterOptions } from '../../src/limits/index.ts'
 import { type RedisProxy, startProxy } from '../support/proxy.ts'
 import { connectionOptions, useRedis } from '../support/redis.ts'
-import { PATIENT, times } from './support/limiters.ts'
+import { PATIENT, stopClock, times } from './support/limiters.ts'
 
 const redis = useRedis(import.meta.url)
 let proxy: RedisProxy
@@ -28,11 +28,6 @@ afterEach(() => vi.useRealTimers())
 beforeEach(() => {
   asked = []
 })
-
-/** Only the monotonic clock stands still: Redis and timers go on. */
-function stopClock(): void {
-  vi.useFakeTimers({ toFake: ['performance'] })
-}
 
 const tick = (ms: number) => vi.advanceTimersByTime(ms)
 

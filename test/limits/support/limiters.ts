@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Cluster, Redis } from 'ioredis'
+import { vi } from 'vitest'
 import { createLimiter, type Limiter, type LimiterOptions } from '../../../src/limits/index.ts'
 import type { TestRedis } from '../../support/redis.ts'
 
@@ -10,12 +11,29 @@ export interface Limiters {
   readonly client: Redis
   /** A limiter under the file's prefix. */
   limiter(options: LimiterOptions): Limiter
+  /** How many commands an action sends. */
+  sentBy(act: () => Promise<unknown>): Promise<number>
 }
 
 /** Call it once, at the top of the file, after `useRedis`. */
 export function useLimiters(redis: TestRedis): Limiters {
   const client = redis.client()
-  return { client, limiter: (options) => createLimiter(client, { prefix: redis.prefix, ...PATIENT, ...options }) }
+  return {
+    client,
+    limiter: (options) => createLimiter(client, { prefix: redis.prefix, ...PATIENT, ...options }),
+    sentBy: async (act) => {
+      const send = vi.spyOn(client, 'sendCommand')
+      await act()
+      const count = send.mock.calls.length
+      send.mockRestore()
+      return count
+    },
+  }
+}
+
+/** Only the monotonic clock stands still: Redis and timers go on. */
+export function stopClock(): void {
+  vi.useFakeTimers({ toFake: ['performance'] })
 }
 
 /** Redis's clock, ms. */

@@ -22,13 +22,13 @@ async function send(job) {
     signal: AbortSignal.timeout(10_000),
   })
   await response.text()
-  // In the error's response, the profile can read when to try again.
+  // The profile can read from the error's response when to try again.
   if (!response.ok) throw Object.assign(new Error(`the provider answered ${response.status}`), { response })
 }
 
 export const worker = new ShapedWorker('mails', send, {
   ...{ connection, prefix, shape },
-  // Enough for 33 requests a second of up to 0.6 s each.
+  // Enough for 33 requests a second if each takes up to 0.6 s.
   concurrency: 20,
   // A refusal pauses all workers for as long as it says; `adapt` also lowers the rate, and raises it again.
   feedback: profiles.http,

@@ -1,4 +1,4 @@
-// Delivers webhooks, each endpoint a group. The application calls `send`, `disable` and `replay`.
+// Delivers webhooks, with one group per endpoint. The application calls `send`, `disable` and `replay`.
 //   REDIS_URL=redis://localhost:6379 node webhooks.mjs
 import { ShapedQueue, ShapedWorker } from 'sluice'
 import { profiles } from 'sluice/egress'
@@ -6,7 +6,7 @@ import { profiles } from 'sluice/egress'
 const connection = { url: process.env.REDIS_URL ?? 'redis://localhost:6379' }
 const prefix = process.env.PREFIX ?? 'sluice-examples'
 
-// An endpoint gets at most 50 a second, and two at once.
+// An endpoint gets at most 50 webhooks a second, and two at once.
 const shape = { rate: '200/s', capacity: 10_000, groups: { rate: '50/s', concurrency: 2 } }
 export const queue = new ShapedQueue('webhooks', { connection, prefix, shape })
 
@@ -43,7 +43,7 @@ export const worker = new ShapedWorker('webhooks', deliver, {
 })
 process.once('SIGTERM', () => Promise.all([worker.close(), queue.close()]))
 
-/** Stops all calls to the endpoint; new webhooks wait while it has places. */
+/** Stops all calls to the endpoint; new webhooks wait as long as its group has free places. */
 export function disable(endpointId, reason) {
   return queue.pauseGroup(endpointId, { by: 'ops', reason })
 }

@@ -26,10 +26,10 @@ test('two workers of one process share one rate, and no job starts before its sl
   const departures = await departed.reach(80)
   expectPaced(departures, 5000)
   expect(new Set(departures.map(({ id }) => id)).size).toBe(80)
-  // Under a backlog slots follow each other, but for those that a busy machine misses.
+  // Under a backlog no slot is left out, but for what a busy machine loses now and then.
   const slots = departures.map(({ departureTimeUs }) => departureTimeUs).sort((a, b) => a - b)
   const gaps = slots.slice(1).map((slot, i) => slot - slots[i]!)
-  expect(Math.abs(gaps.sort((a, b) => a - b)[8]! - 5000)).toBeLessThanOrEqual(1)
+  expect(Math.abs(gaps.sort((a, b) => a - b)[39]! - 5000)).toBeLessThanOrEqual(1)
 })
 
 test('two processes share one rate', async () => {

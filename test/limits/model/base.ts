@@ -16,7 +16,8 @@ export interface Model {
   readonly changedUs: number
   /**
    * What it allows changes: rate and burst of a bucket, the limit of the others.
-   * @param certain whether it does now, and not at any time since the last change of the state: then the slower rate counts
+   * @param certain whether it does now, and not at any time since the last change of the state: then the slower rate counts.
+   * If so, a bucket counts up to now at its old rate, also if the new one is equal
    * @param forgottenUntil µs: nobody knows the schedule from before, and the new rate counts from then on
    */
   change(rule: LimitWire, certain: boolean, forgottenUntil?: number): void

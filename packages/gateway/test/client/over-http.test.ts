@@ -84,6 +84,8 @@ test('nobody there: what fetch throws, after all attempts', async () => {
   expect(times).toBe(3)
 })
 
+const OPTIONS = 'fetch, attempts, baseMs, capMs, timeoutMs, slowBelow, maxBuckets, onWait'
+
 test.each<[PoliteFetchOptions, string]>([
   [{ attempts: 0 }, 'attempts must be a whole number >= 1; got 0'],
   [{ attempts: 1.5 }, 'attempts must be a whole number >= 1; got 1.5'],
@@ -94,8 +96,9 @@ test.each<[PoliteFetchOptions, string]>([
   [{ maxBuckets: 0 }, 'maxBuckets must be a whole number >= 1; got 0'],
   [{ fetch: null as never }, 'fetch must be a function; got null'],
   [{ onWait: {} as never }, 'onWait must be a function; got {}'],
-  [5 as never, 'createPoliteFetch takes an object of options, of fetch, attempts, baseMs'],
-  [{ retries: 3 } as never, "createPoliteFetch has no option 'retries'; it has fetch, attempts, baseMs"],
+  [null as never, `createPoliteFetch takes an object of options, of ${OPTIONS}; got null`],
+  [5 as never, `createPoliteFetch takes an object of options, of ${OPTIONS}; got 5`],
+  [{ retries: 3 } as never, `createPoliteFetch has no option 'retries'; it has ${OPTIONS}`],
 ])('%j is refused: %s', (options, message) => {
   expect(() => createPoliteFetch(options)).toThrow(InvalidInputError)
   expect(() => createPoliteFetch(options)).toThrow(message)
